@@ -1,0 +1,150 @@
+package exporter
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"time"
+)
+
+// Batch is the events between two positions: exactly the visible rows whose id
+// is done in To and not done in From, after the consumer's filter, ordered by
+// run and seq.
+type Batch struct {
+	Consumer string // name
+	UID      string // the consumer's identity; made once, never used again
+	Number   int64  // counts the consumer's batches
+	Attempt  int    // 1 at the first try; durable
+
+	From, To Position
+	Events   []Event
+	Poison   []Rejection // rows between From and To that no sink could be given
+	Rows     int         // visible rows between From and To, filtered ones included
+	More     bool        // a limit cut the batch: read again at once
+
+	Filled  int    // rows that were open ids in From
+	Dead    Ranges // ids that were dropped because they can never appear
+	Blocked []Hole // ids that are still open in To, with who keeps them open; at most a few
+}
+
+// Hole is a range of open ids: handed out, not visible, and perhaps still to come.
+type Hole struct {
+	Range
+	Since   time.Time // when this process first saw it
+	Holders []Holder
+}
+
+// Holder is a transaction that drew an id from the sequence and has not ended.
+type Holder struct {
+	Transaction string    `json:"transaction"`   // virtual transaction id
+	PID         int32     `json:"pid,omitempty"` // 0 for a prepared transaction
+	Prepared    string    `json:"gid,omitempty"` // name of a prepared transaction
+	Application string    `json:"application,omitempty"`
+	User        string    `json:"user,omitempty"`
+	State       string    `json:"state,omitempty"` // as in pg_stat_activity
+	Since       time.Time `json:"since"`           // start of the transaction where we may see it, else when we first saw it
+}
+
+// Empty reports whether the batch holds nothing to deliver or to dead-letter.
+func (b *Batch) Empty() bool { return len(b.Events) == 0 && len(b.Poison) == 0 }
+
+// Hash covers the identities of the batch in order, undeliverable rows included.
+func (b *Batch) Hash() [sha256.Size]byte {
+	h := sha256.New()
+	var line []byte
+	for i := range b.Events {
+		line = append(b.Events[i].Identity().AppendKey(line[:0]), '\n')
+		h.Write(line)
+	}
+	for i := range b.Poison {
+		line = append(b.Poison[i].Event.Identity().AppendKey(line[:0]), '!', '\n')
+		h.Write(line)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Sort puts the events into the order in which they are offered to a sink.
+func (b *Batch) Sort() {
+	slices.SortFunc(b.Events, func(x, y Event) int { return x.Identity().Compare(y.Identity()) })
+}
+
+// Source reads a Docket database for one consumer. Implementations are not
+// safe for concurrent use.
+type Source interface {
+	// Poll returns the next batch after from; an empty batch when there is
+	// nothing new. It never waits for an open id. A *PauseError says that the
+	// source is not what it was.
+	Poll(ctx context.Context, from Position) (Batch, error)
+	// Replay returns the batch between two known positions as it is now,
+	// without limits: rows pruned since are missing.
+	Replay(ctx context.Context, from, to Position) (Batch, error)
+	// Visible returns those of ids that are visible rows.
+	Visible(ctx context.Context, ids Ranges) (Ranges, error)
+}
+
+// Sink delivers batches. Deliver returns nil only when every event of the
+// batch is durably accepted; errors.go lists what other answers mean. It must
+// not keep the batch, must return soon after ctx ends, and must not retry by
+// itself for long: the pipeline does.
+type Sink interface {
+	Deliver(ctx context.Context, batch Batch) error
+}
+
+// Cursor is the durable state of one consumer, held by its owner. Every write
+// is fenced: it goes through only while this owner and its last write are
+// still the newest, and returns ErrFenced otherwise.
+type Cursor interface {
+	// Begin writes down what is about to be delivered, before the sink sees it.
+	Begin(ctx context.Context, intent Intent) error
+	// Accept moves the position to a.To, records a.DeadLetters in the same
+	// transaction, and clears the intent. Without an intent it moves over ids
+	// that needed no delivery. The position never loses an id.
+	Accept(ctx context.Context, a Acceptance) error
+	// Reopen makes the position to, which has ids open that were done before:
+	// rows that appeared after they had been declared dead.
+	Reopen(ctx context.Context, to Position, dead Ranges) error
+}
+
+// Intent is a batch that has begun.
+type Intent struct {
+	Number  int64
+	Attempt int
+	To      Position
+	Events  int
+	Rows    int
+	Hash    [sha256.Size]byte
+}
+
+// Acceptance ends a batch.
+type Acceptance struct {
+	Number      int64
+	To          Position
+	Dead        Ranges    // all ids remembered as dead
+	Events      int       // accepted by the sink
+	Last        *Identity // the accepted event with the highest id; nil when there is none
+	DeadLetters []DeadLetter
+	Lost        *Loss // rows of the intent that could not be read again
+}
+
+// DeadLetter is an event kept for a person.
+type DeadLetter struct {
+	Rejection
+	Attempts int
+}
+
+// Loss is a range of ids in which events are, or may be, gone.
+type Loss struct {
+	IDs    Range
+	Count  int64  // upper bound
+	Reason string // what was seen
+}
+
+// State is what a new owner starts from.
+type State struct {
+	UID      string
+	Position Position
+	Dead     Ranges  // ids declared dead, kept for the sweep
+	Number   int64   // the last batch begun
+	Intent   *Intent // a batch begun and not accepted
+	Holders  []Holder
+}

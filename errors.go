@@ -1,0 +1,100 @@
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A sink's answer decides what happens to a batch:
+//
+//	nil              everything is durably accepted
+//	*RejectedError   the named events will never be accepted; says nothing about the others
+//	*PartialError    everything but Pending is accepted
+//	*RetryAfterError unavailable, with the sink's own delay
+//	*PauseError      a person is needed
+//	any other error  unavailable: the same batch again, for ever
+//
+// Wrongly giving up on an event is worse than wrongly trying it again, so an
+// error a sink knows nothing about is "unavailable".
+
+// ErrFenced says that another owner has taken the consumer, or that a newer
+// write of this owner has gone through: whoever gets it must stop at once.
+var ErrFenced = errors.New("the consumer is owned by somebody else")
+
+// RejectedError names the events of a batch that the sink will never accept.
+type RejectedError struct {
+	Rejections []Rejection
+}
+
+// Rejection is one event that cannot be delivered. Reason goes into the dead
+// letter: class, status and at most the first 500 characters, no payload.
+type Rejection struct {
+	Event  Event
+	Class  string // a fixed word: undecodable, too_large, refused…
+	Reason string
+}
+
+func (e *RejectedError) Error() string {
+	if len(e.Rejections) == 0 {
+		return "rejected, naming no event"
+	}
+	r := e.Rejections[0]
+	return fmt.Sprintf("%d events rejected, the first is %s/%d (event %d): %s: %s",
+		len(e.Rejections), r.Event.RunID, r.Event.Seq, r.Event.ID, r.Class, r.Reason)
+}
+
+// PartialError says that the sink has accepted the batch except Pending, which
+// holds the rest in the batch's order.
+type PartialError struct {
+	Pending []Event
+	Err     error
+	After   time.Duration // the sink's own delay, 0 for none
+}
+
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("%d events pending: %v", len(e.Pending), e.Err)
+}
+
+// Unwrap returns the reason why the rest is pending.
+func (e *PartialError) Unwrap() error { return e.Err }
+
+// RetryAfterError says that the sink is unavailable and when to try again.
+type RetryAfterError struct {
+	Err   error
+	After time.Duration
+}
+
+func (e *RetryAfterError) Error() string {
+	return fmt.Sprintf("unavailable, try again after %v: %v", e.After, e.Err)
+}
+
+// Unwrap returns the sink's error.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// Reasons for which a consumer pauses. They are label values and stored words.
+const (
+	PausedByPerson       = "operator"
+	PausedSourceChanged  = "source_changed"
+	PausedUnknownVersion = "unknown_envelope_version"
+	PausedUnknownShape   = "unknown_table_shape"
+	PausedSink           = "sink"
+)
+
+// PauseError says that only a person can help: the consumer pauses with the
+// reason and nothing is skipped.
+type PauseError struct {
+	Reason string // one of the Paused constants
+	Detail string // what was seen, and what to do
+}
+
+func (e *PauseError) Error() string { return e.Reason + ": " + e.Detail }
+
+// PanicError is a panic in a consumer, turned into an error so that the other
+// consumers of the process go on.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
