@@ -1,0 +1,10 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newCommands lists every command, in the order in which help shows them.
+func newCommands(p *process) []*cobra.Command {
+	return []*cobra.Command{
+		newVersionCommand(p),
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// ConsumerConfig is one consumer: a sink, a filter and how its batches are cut.
+// Variables are CONSUMER_<NAME>_ and the tag.
+type ConsumerConfig struct {
+	Name string // as in EXPORTER_CONSUMERS
+
+	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file." example:"file"`
+	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, or an RFC 3339 time. Ignored once the consumer has a cursor."`
+
+	Types   Patterns `env:"TYPES" docDefault:"all" desc:"Event types to export, separated by commas. * at the end stands for any ending, ! in front excludes."`
+	Tenants Patterns `env:"TENANTS" docDefault:"all" desc:"Tenants to export, written as for TYPES."`
+	Graphs  Patterns `env:"GRAPHS" docDefault:"all" desc:"Graph ids to export, written as for TYPES."`
+
+	BatchEvents Count    `env:"BATCH_EVENTS" envDefault:"5000" desc:"Most events in a batch."`
+	BatchBytes  Size     `env:"BATCH_BYTES" envDefault:"8MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
+	Linger      Duration `env:"LINGER" envDefault:"0s" desc:"How long a batch that is not full waits for more events."`
+	Payload     Payload  `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`
+
+	File FileConfig `envPrefix:"FILE_"`
+}
+
+// FileConfig is the sink file: JSON lines in a directory.
+type FileConfig struct {
+	Dir          string   `env:"DIR" docDefault:"required for the sink file" desc:"Directory of the JSON-lines files. It must exist; replicas need the same one." example:"/var/lib/exporter"`
+	SegmentBytes Size     `env:"SEGMENT_BYTES" envDefault:"256MiB" desc:"A file is finished once it is larger than this."`
+	SegmentAge   Duration `env:"SEGMENT_AGE" envDefault:"1h" desc:"A file is finished once it is older than this."`
+}
+
+// Prefix is what the consumer's variables begin with.
+func (c *ConsumerConfig) Prefix() string { return consumerPrefix(c.Name) }
+
+func (c *ConsumerConfig) validate(ps *problems) {
+	if c.Sink != SinkFile {
+		return // the missing or unknown sink is reported already
+	}
+	if c.File.Dir == "" {
+		ps.add(c.Prefix()+"FILE_DIR", "is not set; give the directory for the files, such as /var/lib/exporter")
+	}
+	if c.File.SegmentBytes == 0 {
+		ps.add(c.Prefix()+"FILE_SEGMENT_BYTES", "must be larger than 0; leave it out for the default")
+	}
+	if c.File.SegmentAge == 0 {
+		ps.add(c.Prefix()+"FILE_SEGMENT_AGE", "must be longer than 0; leave it out for the default")
+	}
+}
+
+// SinkKind names a sink.
+type SinkKind string
+
+// SinkFile writes JSON lines to files.
+const SinkFile SinkKind = "file"
+
+// UnmarshalText reads the name of a sink that exists.
+func (k *SinkKind) UnmarshalText(text []byte) error {
+	if SinkKind(text) != SinkFile {
+		return fmt.Errorf("%q is not a sink; write %s", text, SinkFile)
+	}
+	*k = SinkKind(text)
+	return nil
+}
+
+// ConsumerNames are the consumers to run.
+type ConsumerNames []string
+
+// consumerName leaves out '-', so that a name can be part of a variable's name
+// and is followed unambiguously by '-' in file names.
+var consumerName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// UnmarshalText reads names separated by commas.
+func (n *ConsumerNames) UnmarshalText(text []byte) error {
+	seen := make(map[string]bool)
+	for name := range strings.SplitSeq(string(text), ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+			continue
+		case !consumerName.MatchString(name):
+			return fmt.Errorf("%q is not a consumer name; use a lower-case letter followed by lower-case letters, digits and underscores", name)
+		case seen[name]:
+			return fmt.Errorf("%q is named twice; name every consumer once", name)
+		}
+		seen[name] = true
+		*n = append(*n, name)
+	}
+	if len(*n) == 0 {
+		return fmt.Errorf("names no consumer; write names separated by commas, such as analytics,feed")
+	}
+	return nil
+}
+
+func consumerPrefix(name string) string { return "CONSUMER_" + strings.ToUpper(name) + "_" }

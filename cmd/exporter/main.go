@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+func main() {
+	ctx, stop := untilSignal(context.Background())
+	code := Main(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Main runs one command line and returns the exit code. It touches nothing of
+// the process but what it is given, so that a test can call it. Environ is in
+// the form of os.Environ; ctx ends when the process is asked to stop.
+func Main(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := newProcess(environ, stdin, stdout, stderr)
+	root := newRootCommand(p)
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		printError(stderr, err)
+		return exitCode(err)
+	}
+	return exitOK
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// largestSecret bounds what is read for a NAME_FILE variable, bytes.
+const largestSecret = 64 << 10
+
+// expandFile puts the content of the file named by name_FILE into name. One
+// trailing newline is cut, since editors and `echo` add it.
+func expandFile(vars map[string]string, name string, ps *problems) {
+	path := vars[name+"_FILE"]
+	if path == "" {
+		return
+	}
+	if vars[name] != "" {
+		ps.add(name, "and %s_FILE are both set; keep one of them", name)
+		return
+	}
+	content, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		ps.add(name+"_FILE", "names a file that cannot be read: %s: %v", path, reasonOf(err))
+	case len(content) > largestSecret:
+		ps.add(name+"_FILE", "names a file of %d bytes, too large for a secret: %s", len(content), path)
+	default:
+		text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+		if text == "" {
+			ps.add(name+"_FILE", "names an empty file: %s", path)
+			return
+		}
+		vars[name] = text
+	}
+}
+
+// reasonOf leaves the path out of a file error that already names it.
+func reasonOf(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	exporter "github.com/docket-exporter/exporter"
+)
+
+// Start is where a new consumer begins. Exactly one field is set.
+type Start struct {
+	Earliest bool
+	Latest   bool
+	Position *exporter.Position
+	Time     time.Time
+}
+
+// UnmarshalText reads earliest, latest, a position or an RFC 3339 time.
+func (s *Start) UnmarshalText(text []byte) error {
+	*s = Start{}
+	switch string(text) {
+	case "earliest":
+		s.Earliest = true
+		return nil
+	case "latest":
+		s.Latest = true
+		return nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, string(text)); err == nil {
+		s.Time = t
+		return nil
+	}
+	p, err := exporter.ParsePosition(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no place to start; write earliest, latest, a position such as 120345, or a time such as 2026-01-31T00:00:00Z", text)
+	}
+	s.Position = &p
+	return nil
+}
+
+// Patterns select texts. A pattern is exact, ends in * for any ending, and is
+// preceded by ! to exclude. An empty list selects everything.
+type Patterns []string
+
+// UnmarshalText reads patterns separated by commas.
+func (p *Patterns) UnmarshalText(text []byte) error {
+	*p = nil
+	for pattern := range strings.SplitSeq(string(text), ",") {
+		pattern = strings.TrimSpace(pattern)
+		body := strings.TrimPrefix(pattern, "!")
+		switch {
+		case body == "":
+			return fmt.Errorf("%q holds an empty pattern; write texts separated by commas, such as node_*,!node_started", text)
+		case strings.Contains(strings.TrimSuffix(body, "*"), "*"):
+			return fmt.Errorf("%q has a * that is not at the end; only endings can be left open", pattern)
+		}
+		*p = append(*p, pattern)
+	}
+	return nil
+}
+
+// Payload says what of an event's payload is exported.
+type Payload struct {
+	Full bool
+	Keys []string // top-level keys to keep when not Full; none keeps nothing
+}
+
+// UnmarshalText reads full, none, or key names separated by commas.
+func (p *Payload) UnmarshalText(text []byte) error {
+	*p = Payload{}
+	switch string(text) {
+	case "full":
+		p.Full = true
+		return nil
+	case "none":
+		return nil
+	}
+	for key := range strings.SplitSeq(string(text), ",") {
+		key = strings.TrimSpace(key)
+		if key == "" {
+			return fmt.Errorf("%q holds an empty key; write full, none, or keys separated by commas", text)
+		}
+		p.Keys = append(p.Keys, key)
+	}
+	return nil
+}
