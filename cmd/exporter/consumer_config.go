@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // ConsumerConfig is one consumer: a sink, a filter and how its batches are cut.
@@ -43,12 +44,7 @@ func (c *ConsumerConfig) validate(ps *problems) {
 	if c.File.Dir == "" {
 		ps.add(c.Prefix()+"FILE_DIR", "is not set; give the directory for the files, such as /var/lib/exporter")
 	}
-	if c.File.SegmentBytes == 0 {
-		ps.add(c.Prefix()+"FILE_SEGMENT_BYTES", "must be larger than 0; leave it out for the default")
-	}
-	if c.File.SegmentAge == 0 {
-		ps.add(c.Prefix()+"FILE_SEGMENT_AGE", "must be longer than 0; leave it out for the default")
-	}
+	ps.atLeast(c.Prefix()+"FILE_SEGMENT_AGE", c.File.SegmentAge, time.Second)
 }
 
 // SinkKind names a sink.

@@ -33,7 +33,7 @@ func (ps *problems) mentions(variable string) bool {
 }
 
 func (ps *problems) atLeast(variable string, d Duration, least time.Duration) {
-	if d.Value() < least {
+	if d.Value() < least && !ps.mentions(variable) {
 		ps.add(variable, "is %v; it must be at least %v", d, least)
 	}
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write generated documents instead of comparing them")
+
+const configurationHead = `# Configuration
+
+<!-- Generated from the configuration structs by
+     go test ./cmd/exporter -run ConfigurationDocument -update -->
+
+The exporter is configured by environment variables only. An empty variable
+counts as not set. All mistakes are reported at once, and a variable beginning
+with EXPORTER_ or CONSUMER_ that nothing reads is one of them. Variables that
+Kubernetes sets for services are ignored.
+
+Durations are a number and a unit: 500ms, 20s, 15m, 12h, 7d, 7d12h. Sizes are
+bytes, or a number with KB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of
+1024).
+
+A variable marked *file* can also be given as a file: NAME_FILE names a file
+whose content, without a trailing newline, becomes the value of NAME. Setting
+both is a mistake. Values of such variables never appear in a log, a message or
+a metric; databases are shown as host and name.
+
+The commands ` + "`migrate`, `status`, `cursor` and `consumer`" + ` need the database
+variables only.
+
+`
+
+const consumerHead = `
+## Consumers
+
+Every name in EXPORTER_CONSUMERS has its own variables, which begin with
+CONSUMER_ and the name in upper case: the sink of analytics is
+CONSUMER_ANALYTICS_SINK. Where names begin alike the longest one owns a
+variable: CONSUMER_FEED_EU_SINK belongs to feed_eu, not to feed.
+
+`
+
+func configurationDocument() string {
+	var b strings.Builder
+	b.WriteString(configurationHead)
+	for _, section := range []struct {
+		title string
+		vars  []variable
+	}{
+		{"Databases", variablesOf(DatabaseConfig{})},
+		{"Exporter", variablesOf(ExporterConfig{})},
+		{"Log", variablesOf(LogConfig{})},
+	} {
+		fmt.Fprintf(&b, "## %s\n\n", section.title)
+		writeVariables(&b, "", section.vars)
+		b.WriteString("\n")
+	}
+	b.WriteString(strings.TrimPrefix(consumerHead, "\n"))
+	writeVariables(&b, "CONSUMER_&lt;NAME&gt;_", consumerVariables())
+	return b.String()
+}
+
+func writeVariables(b *strings.Builder, prefix string, vs []variable) {
+	b.WriteString("| variable | default | meaning |\n| --- | --- | --- |\n")
+	for _, v := range vs {
+		meaning := v.Description
+		if v.Secret {
+			meaning += " *file*"
+		}
+		if v.Example != "" {
+			meaning += " Example: `" + v.Example + "`"
+		}
+		fmt.Fprintf(b, "| %s%s | %s | %s |\n", prefix, v.Name, defaultOf(v), meaning)
+	}
+}
+
+func defaultOf(v variable) string {
+	switch {
+	case v.Required:
+		return "**required**"
+	case v.Default == "":
+		return "none"
+	default:
+		return v.Default
+	}
+}
+
+// The document lists every variable with its default, as the structs have it.
+func TestConfigurationDocument(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "configuration.md")
+	want := configurationDocument()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("run this test with -update:\n%s", diff)
+	}
+}
+
+func TestEveryVariableIsDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range append(globalVariables(), consumerVariables()...) {
+		if v.Description == "" || !strings.HasSuffix(v.Description, ".") {
+			t.Errorf("%s has no full sentence as description", v.Name)
+		}
+		if v.Required && v.Example == "" {
+			t.Errorf("%s is required and has no example", v.Name)
+		}
+		if seen[v.Name] {
+			t.Errorf("%s is declared twice", v.Name)
+		}
+		seen[v.Name] = true
+	}
+}
