@@ -1,0 +1,299 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+// ErrAbandoned says that a delivery was cut short because its context ended,
+// not because the sink refused. The batch is sent again; the attempt does not count.
+var ErrAbandoned = errors.New("the delivery in flight was abandoned")
+
+const (
+	// moveEvery is how often a position is written that moved only over ids
+	// that needed no delivery.
+	moveEvery = 5 * time.Second
+	// leastWait is the pause after a batch, so that a steady trickle of events
+	// is not read one by one.
+	leastWait = 2 * time.Millisecond
+	// onceTries is how many failures in a row end a run with Once.
+	onceTries = 5
+	// The dead ids kept for the sweep: the last million below High.
+	deadSpan, deadRanges = 1_000_000, 10_000
+)
+
+// Pipeline copies one consumer's events from Source to Sink. All fields but
+// Consumer, Source, Sink and Cursor may be left zero.
+type Pipeline struct {
+	Consumer string
+	Source   Source
+	Sink     Sink
+	Cursor   Cursor
+
+	PollInterval  time.Duration // the longest idle wait; default 100 ms
+	Linger        time.Duration // how long to wait for a batch to fill up; default not at all
+	SweepInterval time.Duration // between looks at ids declared dead; default 1 h
+	Once          bool          // return when caught up
+	Backoff       Backoff       // between attempts
+	Metrics       *ConsumerMetrics
+	Log           *slog.Logger
+	Progress      func(Progress) // told of every step; must return at once
+}
+
+// Phase is what a pipeline is doing.
+type Phase string
+
+// The phases of a pipeline. It may stay in Delivering and Waiting as long as
+// it likes; staying in another one means that it is stuck.
+const (
+	Reading    Phase = "reading"
+	Delivering Phase = "delivering"
+	Recording  Phase = "recording"
+	Waiting    Phase = "waiting"
+)
+
+// Progress is a pipeline's latest step.
+type Progress struct {
+	Phase    Phase
+	At       Position
+	CaughtUp bool   // the last read found nothing left
+	Blocked  []Hole // as in Batch
+	Err      error  // why it is waiting; nil when it is idle
+}
+
+// run is one call of Run.
+type run struct {
+	*Pipeline
+	ctx  context.Context
+	stop <-chan struct{}
+
+	at        Position // where we are
+	stored    Position // where the cursor is
+	storedAt  time.Time
+	dead      Ranges
+	number    int64
+	lastSweep time.Time
+	progress  Progress
+}
+
+// Run copies events until stop is closed, then finishes the batch in flight
+// and returns nil. ctx bounds everything: it ends with the ownership of the
+// consumer, or when the time for finishing is over.
+//
+// Run returns ErrFenced when somebody else owns the consumer, a *PauseError
+// when a person is needed, ErrAbandoned when ctx ended during a delivery, and
+// a *PanicError for a panic below it. Failures of the source, of the cursor's
+// database and of the sink are not returned; Run tries again.
+func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	r := &run{
+		Pipeline: p, ctx: ctx, stop: stop,
+		at: from.Position, stored: from.Position, storedAt: time.Now(), dead: from.Dead, number: from.Number,
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Metrics == nil {
+		p.Metrics = NewMetrics(nil).Consumer(p.Consumer)
+	}
+	if from.Intent != nil {
+		if err := r.replay(*from.Intent); err != nil {
+			return r.ended(err)
+		}
+	}
+	return r.ended(r.loop())
+}
+
+// ended turns the ways in which a stop shows itself into a clean return.
+func (r *run) ended(err error) error {
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+var errStopped = errors.New("stopped")
+
+func (r *run) loop() error {
+	idle := time.Duration(0)
+	for {
+		b, err := r.read()
+		if err != nil {
+			return err
+		}
+		switch {
+		case !b.Empty():
+			if err := r.deliver(b, 1); err != nil {
+				return err
+			}
+			idle = leastWait
+		default:
+			r.at, r.dead = b.To, r.deadAfter(b)
+			r.Metrics.settled(&b)
+			if err := r.move(r.Once || time.Since(r.storedAt) >= moveEvery); err != nil {
+				return err
+			}
+			idle = min(max(2*idle, leastWait), orDefault(r.PollInterval, 100*time.Millisecond))
+		}
+		if b.More {
+			idle = 0
+		} else if b.Empty() {
+			r.progress.CaughtUp = true
+			if err := r.sweep(); err != nil {
+				return err
+			}
+			if r.Once && r.at.Equal(b.To) {
+				return r.move(true)
+			}
+		}
+		r.step(Waiting, nil)
+		if !sleep(r.ctx, r.stop, idle) {
+			return r.finish()
+		}
+	}
+}
+
+// finish writes down how far we are and ends the run.
+func (r *run) finish() error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	if err := r.move(true); err != nil {
+		return err
+	}
+	return errStopped
+}
+
+// step reports progress.
+func (r *run) step(phase Phase, err error) {
+	r.progress.Phase, r.progress.At, r.progress.Err = phase, r.at, err
+	if r.Progress != nil {
+		r.Progress(r.progress)
+	}
+}
+
+// read returns the next batch. With Linger it gives a batch that is not full
+// time to fill up, and reads it again.
+func (r *run) read() (Batch, error) {
+	b, err := r.poll()
+	if err != nil || b.Empty() || b.More || r.Linger <= 0 || r.Once {
+		return b, err
+	}
+	r.step(Waiting, nil)
+	if !sleep(r.ctx, r.stop, r.Linger) {
+		return Batch{}, r.finish()
+	}
+	return r.poll()
+}
+
+func (r *run) poll() (Batch, error) {
+	var b Batch
+	err := r.insist(Reading, "read", func() (err error) {
+		b, err = r.Source.Poll(r.ctx, r.at)
+		return err
+	})
+	if err != nil {
+		return Batch{}, err
+	}
+	r.Metrics.polled()
+	r.progress.Blocked, r.progress.CaughtUp = b.Blocked, false
+	return b, nil
+}
+
+// insist calls f until it succeeds, the run ends, or f says that trying again
+// cannot help.
+func (r *run) insist(phase Phase, what string, f func() error) error {
+	backoff := r.Backoff
+	for tries := 1; ; tries++ {
+		r.step(phase, nil)
+		err := f()
+		if err == nil || final(err) {
+			return err
+		}
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		r.Metrics.retry(what)
+		if r.Once && tries == onceTries {
+			return fmt.Errorf("%s, tried %d times: %w", what, tries, err)
+		}
+		wait := backoff.Next()
+		r.Log.Warn("trying again", "doing", what, "at", r.at.String(), "in", wait, "err", err)
+		r.step(Waiting, err)
+		stop := r.stop
+		if phase == Recording { // what the sink has accepted is worth recording until ctx ends
+			stop = nil
+		}
+		if !sleep(r.ctx, stop, wait) {
+			return r.stopped()
+		}
+	}
+}
+
+// final reports whether trying again is pointless.
+func final(err error) bool {
+	var pause *PauseError
+	return errors.Is(err, ErrFenced) || errors.As(err, &pause)
+}
+
+// deadAfter returns the ids to remember as dead once b is done.
+func (r *run) deadAfter(b Batch) Ranges {
+	if len(b.Dead) == 0 {
+		return r.dead
+	}
+	return r.dead.Union(b.Dead).Newest(b.To.High-deadSpan, deadRanges)
+}
+
+// move writes the position when it has changed without a delivery.
+func (r *run) move(now bool) error {
+	if !now || r.at.Equal(r.stored) {
+		return nil
+	}
+	return r.accept(Acceptance{Number: r.number, To: r.at, Dead: r.dead})
+}
+
+func (r *run) accept(a Acceptance) error {
+	err := r.insist(Recording, "record", func() error { return r.Cursor.Accept(r.ctx, a) })
+	if err != nil {
+		return err
+	}
+	r.at, r.stored, r.dead, r.storedAt = a.To, a.To, a.Dead, time.Now()
+	return nil
+}
+
+// sweep looks for rows that appeared after their ids were declared dead. No
+// correct writer makes such rows; one found is opened again and delivered.
+func (r *run) sweep() error {
+	if len(r.dead) == 0 || time.Since(r.lastSweep) < orDefault(r.SweepInterval, time.Hour) {
+		return nil
+	}
+	var late Ranges
+	err := r.insist(Reading, "sweep", func() (err error) {
+		late, err = r.Source.Visible(r.ctx, r.dead)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.lastSweep = time.Now()
+	if len(late) == 0 {
+		return nil
+	}
+	to, dead := r.at.Reopen(late), r.dead.Minus(late)
+	if err := r.insist(Recording, "reopen", func() error { return r.Cursor.Reopen(r.ctx, to, dead) }); err != nil {
+		return err
+	}
+	r.Metrics.late(late.Count())
+	r.Log.Error("rows appeared after their ids were declared dead; delivering them now: a writer inserts explicit ids or the sequence has a cache",
+		"ids", late.String())
+	r.at, r.stored, r.dead, r.storedAt = to, to, dead, time.Now()
+	return nil
+}

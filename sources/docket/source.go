@@ -1,0 +1,324 @@
+package docket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/sources/docket/etf"
+)
+
+// MaxOpenRanges is how many ranges of open ids a position may have before
+// reading stops until some are settled.
+const MaxOpenRanges = 10_000
+
+// Limits bound one batch. At least one row is always read.
+type Limits struct {
+	Events int   // rows, filtered ones included; default 5,000
+	Bytes  int64 // encoded payloads, metadata and run ids; default 8 MiB
+}
+
+// Options configure a Source. The zero value reads everything.
+type Options struct {
+	Schema           string // of Docket's tables
+	Filters          Filters
+	Limits           Limits
+	PayloadKeys      []string      // top-level keys of payload to keep; nil keeps all
+	NoPayload        bool          // payload is null
+	StatementTimeout time.Duration // of each read; default 30 s
+}
+
+// Source reads one consumer's events. It is not safe for concurrent use.
+type Source struct {
+	pool      *pgxpool.Pool
+	schema    string
+	filters   Filters
+	limits    Limits
+	timeout   time.Duration
+	payload   etf.Decoder
+	metadata  etf.Decoder
+	noPayload bool
+
+	table    *table // nil until found
+	stale    bool   // the server did not know one of the names: resolve them again
+	sql      queries
+	around   *surroundings // of the last poll
+	frontier frontier
+	since    []exporter.Hole // when each open range was first seen
+
+	arena   arena
+	scratch []byte
+}
+
+var _ exporter.Source = (*Source)(nil)
+
+// New returns a Source that takes a connection from pool for each read.
+func New(pool *pgxpool.Pool, o Options) *Source {
+	s := &Source{
+		pool: pool, schema: o.Schema, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
+		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload,
+	}
+	if s.schema == "" {
+		s.schema = "public"
+	}
+	if s.limits.Events <= 0 {
+		s.limits.Events = 5000
+	}
+	if s.limits.Bytes <= 0 {
+		s.limits.Bytes = 8 << 20
+	}
+	if s.timeout <= 0 {
+		s.timeout = 30 * time.Second
+	}
+	return s
+}
+
+// Poll implements exporter.Source; the package comment describes it.
+func (s *Source) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
+	var b exporter.Batch
+	err := s.read(ctx, func(t *tx) (err error) {
+		b, err = s.poll(ctx, t, from)
+		return err
+	})
+	return b, err
+}
+
+func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position) (exporter.Batch, error) {
+	full := len(from.Holes) >= MaxOpenRanges
+	var before surroundings
+	var p page
+	if err := t.run(ctx, s.surroundingsStatement(&before), s.pageStatement(from, full, &p)); err != nil {
+		return exporter.Batch{}, err
+	}
+	if err := s.enter(before, from); err != nil {
+		return exporter.Batch{}, err
+	}
+	b := exporter.Batch{From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), More: p.cut}
+	read := rangesOf(p.ids)
+	filled := read.Intersect(from.Holes)
+	b.Filled = int(filled.Count())
+	b.To = from.Fill(filled)
+	if !p.cut || p.cutID > from.High { // else open ids were cut: nothing above High was taken, nothing is known of the rest
+		top := max(from.High, p.highest)
+		if !full {
+			top = max(top, s.settledFrom(top, p.cut))
+		}
+		b.To = b.To.Advance(top, exporter.Ranges{{Lo: from.High + 1, Hi: max(top, from.High+1)}}.Minus(read))
+		s.drop(&b, b.To.Holes.Intersect(s.frontier.decided()))
+		if err := s.gatherEvidence(ctx, t, &b, before, p, full); err != nil {
+			return exporter.Batch{}, err
+		}
+	}
+	s.noteHoles(&b, full)
+	b.Sort()
+	return b, nil
+}
+
+// settledFrom returns the end of the decided ids that follow top without a
+// gap: burned ids above the last row. It must not look beyond a cut.
+func (s *Source) settledFrom(top int64, cut bool) int64 {
+	if cut {
+		return top
+	}
+	for _, r := range s.frontier.decided() {
+		if r.Lo <= top+1 && r.Hi > top {
+			return r.Hi
+		}
+	}
+	return top
+}
+
+// drop declares ids dead.
+func (s *Source) drop(b *exporter.Batch, dead exporter.Ranges) {
+	b.To = b.To.Fill(dead)
+	b.Dead = b.Dead.Union(dead)
+}
+
+// gatherEvidence lists the holders once more, after the page: whoever drew an
+// id that the page lacks either is on the list or has ended. Ids that the list
+// settles are looked up in one more snapshot; what is invisible there is dead,
+// what is visible stays open for the next poll.
+func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, before surroundings, p page, full bool) error {
+	tail := !full && !p.cut && before.last > b.To.High
+	if len(p.ids) == 0 && !tail {
+		return nil
+	}
+	var after surroundings
+	if err := t.run(ctx, s.surroundingsStatement(&after)); err != nil {
+		return err
+	}
+	if p.highest > after.last {
+		return &exporter.PauseError{Reason: exporter.PausedSourceChanged, Detail: fmt.Sprintf(
+			"%s holds id %d, but its sequence %s is at %d: the row was inserted with an explicit id, or the sequence was set back; "+
+				"set the sequence above the highest id with setval and resume", s.table.events, p.highest, s.table.sequence, after.last)}
+	}
+	s.frontier.observe(after.observation)
+	s.frontier.record(max(before.last, b.To.High))
+	decided := s.frontier.decided()
+	unknown := b.To.Holes.Intersect(decided)
+	if tail {
+		unknown = unknown.Union(exporter.Ranges{{Lo: b.To.High + 1, Hi: before.last}}.Intersect(decided))
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	var visible exporter.Ranges
+	var complete bool
+	if err := t.run(ctx, s.idsStatement(unknown, &visible, &complete)); err != nil {
+		return err
+	}
+	if len(visible) > 0 {
+		b.More = true
+	}
+	if !complete {
+		return nil
+	}
+	dead := unknown.Minus(visible)
+	s.drop(b, dead.Intersect(b.To.Holes))
+	for _, r := range dead { // burned ids above the last row
+		if r.Lo == b.To.High+1 {
+			b.To = b.To.Advance(r.Hi, nil)
+			b.Dead = b.Dead.Union(exporter.Ranges{r})
+		}
+	}
+	return nil
+}
+
+// Replay implements exporter.Source.
+func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (exporter.Batch, error) {
+	b := exporter.Batch{From: from, To: to}
+	err := s.read(ctx, func(t *tx) error {
+		var around surroundings
+		var p page
+		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), &p)); err != nil {
+			return err
+		}
+		if err := s.enter(around, to); err != nil {
+			return err
+		}
+		b.Events, b.Poison, b.Rows = p.rows, p.poison, len(p.ids)
+		return nil
+	})
+	b.Sort()
+	return b, err
+}
+
+// Visible implements exporter.Source.
+func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ranges, error) {
+	var visible exporter.Ranges
+	err := s.read(ctx, func(t *tx) error {
+		var around surroundings
+		var complete bool
+		if err := t.run(ctx, s.surroundingsStatement(&around), s.idsStatement(ids, &visible, &complete)); err != nil {
+			return err
+		}
+		return s.enter(around, exporter.Position{})
+	})
+	return visible, err
+}
+
+// enter takes in the surroundings of a read, or refuses them.
+func (s *Source) enter(around surroundings, at exporter.Position) error {
+	restarted, err := around.change(s.around, s.table, at)
+	if err != nil {
+		return err
+	}
+	if restarted {
+		s.frontier.reset()
+	}
+	s.around = &around
+	s.frontier.observe(around.observation)
+	return nil
+}
+
+func (s *Source) surroundingsStatement(into *surroundings) statement {
+	st := s.table.surroundingsStatement()
+	st.read = func(rr *pgconn.ResultReader) (err error) {
+		*into, err = readSurroundings(rr)
+		return err
+	}
+	return st
+}
+
+// read runs f in one read transaction, finding the table first where needed.
+func (s *Source) read(ctx context.Context, f func(*tx) error) error {
+	if err := s.find(ctx); err != nil {
+		return err
+	}
+	t, err := begin(ctx, s.pool, s.timeout)
+	if err != nil {
+		return err
+	}
+	defer t.end(ctx)
+	return s.explain(f(t))
+}
+
+// find resolves the table's names once; their oids are compared in every poll.
+func (s *Source) find(ctx context.Context) error {
+	if s.table != nil && !s.stale {
+		return nil
+	}
+	t, err := findTable(ctx, s.pool, s.schema)
+	if err != nil {
+		return err
+	}
+	if s.table != nil { // what was known stays known: a table made again is another source
+		t.oid, t.seqOID = s.table.oid, s.table.seqOID
+	}
+	s.table, s.sql, s.stale = t, newQueries(t, s.filters), false
+	return nil
+}
+
+// explain turns the server's complaints about names into what they mean. The
+// names are resolved again at the next read: a sequence may have been renamed.
+func (s *Source) explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case "42P01", "42703", "3F000": // undefined table, column, schema
+		s.stale = true
+	case "42501":
+		return fmt.Errorf("read %s: grant SELECT on docket_events, docket_runs and %s (exporter migrate --print-grants): %w", s.table.events, s.table.sequence, err)
+	}
+	return fmt.Errorf("read %s: %w", s.table.events, err)
+}
+
+// noteHoles keeps when each open range was first seen, for people.
+func (s *Source) noteHoles(b *exporter.Batch, full bool) {
+	now := time.Now()
+	noted := make([]exporter.Hole, len(b.To.Holes))
+	i := 0
+	for n, r := range b.To.Holes {
+		for i < len(s.since) && s.since[i].Hi < r.Lo {
+			i++
+		}
+		noted[n] = exporter.Hole{Range: r, Since: now}
+		if i < len(s.since) && s.since[i].Lo <= r.Lo {
+			noted[n].Since = s.since[i].Since
+		}
+	}
+	s.since = noted
+	if len(noted) > 0 {
+		oldest := slices.MinFunc(noted, func(x, y exporter.Hole) int { return x.Since.Compare(y.Since) })
+		oldest.Holders = s.frontier.blockers(oldest.Lo)
+		b.Blocked = []exporter.Hole{oldest}
+	}
+}
+
+// rangesOf returns the set of ids; it sorts its argument.
+func rangesOf(ids []int64) exporter.Ranges {
+	slices.Sort(ids)
+	var out exporter.Ranges
+	for _, id := range ids {
+		out = out.Append(exporter.Range{Lo: id, Hi: id})
+	}
+	return out
+}

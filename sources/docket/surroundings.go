@@ -1,0 +1,124 @@
+package docket
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	exporter "github.com/docket-exporter/exporter"
+)
+
+// errRecovery says that the connection leads to a standby. A standby does not
+// show who holds a sequence, so nothing read there may become evidence.
+var errRecovery = errors.New("the server is in recovery (a standby): DOCKET_DATABASE_URL must lead to the primary, for example with target_session_attrs=read-write")
+
+// surroundings are what a poll must find unchanged, and the observation made
+// with them.
+type surroundings struct {
+	observation
+	recovery bool
+	system   int64
+	timeline string
+	started  time.Time
+	oid      uint32 // of docket_events
+	seqOID   uint32 // of the sequence that was read
+	ownsSeq  uint32 // of the sequence that docket_events.id owns by now
+}
+
+// surroundingsStatement lists who holds the id sequence and reads its value.
+// The sequence is read directly: pg_sequence_last_value would take the very
+// lock that is being listed. The timeline comes from the insert position,
+// because the control file shows the old one for a while after a promotion.
+func (t *table) surroundingsStatement() statement {
+	return statement{values: [][]byte{[]byte(t.events)}, types: []uint32{pgtype.TextOID}, sql: `
+SELECT pg_is_in_recovery(),
+       (SELECT system_identifier FROM pg_control_system()),
+       CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END,
+       pg_postmaster_start_time(),
+       coalesce(to_regclass($1)::oid, 0),
+       q.tableoid,
+       coalesce(to_regclass(pg_get_serial_sequence($1, 'id'))::oid, 0),
+       CASE WHEN q.is_called THEN q.last_value ELSE q.last_value - 1 END,
+       l.virtualtransaction, l.pid, a.application_name, a.usename::text, a.state, a.state_change, a.xact_start,
+       p.gid, p.prepared, p.owner::text
+FROM ` + t.sequence + ` q
+LEFT JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = q.tableoid AND l.granted
+     AND l.mode = 'RowExclusiveLock'
+     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN LATERAL (
+       SELECT x.gid, x.prepared, x.owner
+       FROM pg_locks k JOIN pg_prepared_xacts x ON x.transaction = k.transactionid
+       WHERE l.pid IS NULL AND k.pid IS NULL AND k.locktype = 'transactionid'
+         AND k.virtualtransaction = l.virtualtransaction
+       LIMIT 1) p ON l.virtualtransaction IS NOT NULL AND l.pid IS NULL`}
+}
+
+func readSurroundings(rr *pgconn.ResultReader) (surroundings, error) {
+	var s surroundings
+	s.at = time.Now()
+	for first := true; rr.NextRow(); first = false {
+		v := rr.Values()
+		if first {
+			s.recovery = v[0][0] == 1
+			s.system, s.timeline = int8At(v[1]), string(v[2])
+			s.started = timeAt(v[3])
+			s.oid, s.seqOID, s.ownsSeq = oidAt(v[4]), oidAt(v[5]), oidAt(v[6])
+			s.last = int8At(v[7])
+		}
+		if v[8] == nil {
+			continue
+		}
+		s.holders = append(s.holders, readHolder(v[8:]))
+	}
+	_, err := rr.Close()
+	return s, err
+}
+
+func readHolder(v [][]byte) observed {
+	h := observed{Holder: exporter.Holder{Transaction: string(v[0]), Application: string(v[2]), User: string(v[3]), State: string(v[4])}}
+	if v[1] != nil {
+		h.PID = int4At(v[1])
+	}
+	if v[6] != nil {
+		h.Since = timeAt(v[6])
+	}
+	if v[5] != nil && (h.State == "idle in transaction" || h.State == "idle in transaction (aborted)") {
+		h.idle, h.stamp = true, timeAt(v[5])
+	}
+	if v[1] == nil { // a prepared transaction: it can draw nothing any more
+		h.idle, h.State = true, "prepared"
+		h.Prepared, h.User = string(v[7]), string(v[9])
+		if v[8] != nil {
+			h.Since = timeAt(v[8])
+		}
+	}
+	return h
+}
+
+// change compares the surroundings of this poll with those of the last one.
+// A restarted or promoted server makes the evidence worthless (restarted);
+// another table or sequence, or a value below the position, means that the
+// source is not what it was.
+func (s surroundings) change(before *surroundings, t *table, from exporter.Position) (restarted bool, err error) {
+	if s.recovery {
+		return false, errRecovery
+	}
+	changed := func(format string, args ...any) error {
+		return &exporter.PauseError{Reason: exporter.PausedSourceChanged, Detail: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case before != nil && s.system != before.system:
+		err = changed("the server has system identifier %d, before it was %d: DOCKET_DATABASE_URL leads to another database cluster", s.system, before.system)
+	case s.oid != t.oid:
+		err = changed("%s was dropped and made again (oid %d, before %d): its ids may name other events", t.events, s.oid, t.oid)
+	case s.seqOID != t.seqOID || s.ownsSeq != t.seqOID:
+		err = changed("the id sequence %s was replaced (oid %d, before %d): its ids may name other events", t.sequence, s.ownsSeq, t.seqOID)
+	case s.last < from.High:
+		err = changed("the id sequence %s is at %d, but the position is %s: the database was restored or has lost commits", t.sequence, s.last, from)
+	}
+	return before != nil && (!s.started.Equal(before.started) || s.timeline != before.timeline), err
+}
