@@ -1,0 +1,62 @@
+package cursor
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	exporter "github.com/docket-exporter/exporter"
+)
+
+// The stored types are columns as they are read, before they become values.
+
+type storedPosition struct {
+	high  int64
+	holes string
+}
+
+func (p storedPosition) value() (exporter.Position, error) {
+	holes, err := exporter.ParseRanges(p.holes)
+	if err != nil {
+		return exporter.Position{}, fmt.Errorf("read position: %w", err)
+	}
+	return exporter.Position{High: p.high, Holes: holes}, nil
+}
+
+type storedIntent struct {
+	attempt      int
+	high         *int64
+	holes        *string
+	events, rows *int64
+	hash         []byte
+}
+
+// value returns nil when no batch is in flight.
+func (in storedIntent) value(number int64) (*exporter.Intent, error) {
+	if in.high == nil {
+		return nil, nil
+	}
+	to, err := storedPosition{*in.high, *in.holes}.value()
+	if err != nil {
+		return nil, err
+	}
+	if len(in.hash) != sha256.Size {
+		return nil, fmt.Errorf("read intent: its hash has %d bytes, want %d", len(in.hash), sha256.Size)
+	}
+	return &exporter.Intent{
+		Number: number, Attempt: in.attempt, To: to,
+		Events: int(*in.events), Rows: int(*in.rows), Hash: [sha256.Size]byte(in.hash),
+	}, nil
+}
+
+type storedPause struct {
+	reason, detail, by *string
+	at                 *time.Time
+}
+
+func (p storedPause) value() *Pause {
+	if p.at == nil {
+		return nil
+	}
+	return &Pause{Reason: *p.reason, Detail: *p.detail, By: *p.by, At: *p.at}
+}
