@@ -5,6 +5,10 @@ import "github.com/spf13/cobra"
 // newCommands lists every command, in the order in which help shows them.
 func newCommands(p *process) []*cobra.Command {
 	return []*cobra.Command{
+		newMigrateCommand(p),
+		newStatusCommand(p),
+		newCursorCommand(p),
+		newConsumerCommand(p),
 		newVersionCommand(p),
 	}
 }

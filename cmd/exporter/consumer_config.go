@@ -10,7 +10,8 @@ import (
 // ConsumerConfig is one consumer: a sink, a filter and how its batches are cut.
 // Variables are CONSUMER_<NAME>_ and the tag.
 type ConsumerConfig struct {
-	Name string // as in EXPORTER_CONSUMERS
+	Name       string // as in EXPORTER_CONSUMERS
+	StartGiven bool   // START is set, so that a new history is meant
 
 	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file." example:"file"`
 	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, or an RFC 3339 time. Ignored once the consumer has a cursor."`

@@ -3,12 +3,18 @@ package main
 // DatabaseConfig names the two databases: Docket's, which is only read, and
 // the one that holds the exporter's own schema. They may be the same.
 type DatabaseConfig struct {
+	SchemaConfig
 	Docket       DatabaseURL `env:"DOCKET_DATABASE_URL,required" secret:"true" desc:"The database that Docket writes to, as a URL or as key=value pairs. Several hosts and target_session_attrs are passed on." example:"postgres://exporter@db.example/app"`
-	DocketSchema string      `env:"DOCKET_SCHEMA" envDefault:"public" desc:"Schema of Docket's tables: the prefix it was installed with."`
 	Export       DatabaseURL `env:"EXPORT_DATABASE_URL" secret:"true" docDefault:"DOCKET_DATABASE_URL" desc:"The database that holds the exporter's own tables."`
-	ExportSchema string      `env:"EXPORT_SCHEMA" envDefault:"docket_export" desc:"Schema of the exporter's own tables. One schema belongs to one Docket."`
 	DocketDirect DatabaseURL `env:"DOCKET_DIRECT_URL" secret:"true" docDefault:"DOCKET_DATABASE_URL" desc:"The Docket database without a pooler in between, where DOCKET_DATABASE_URL goes through one."`
 	ExportDirect DatabaseURL `env:"EXPORT_DIRECT_URL" secret:"true" docDefault:"EXPORT_DATABASE_URL, or DOCKET_DIRECT_URL when that is not set" desc:"The export database without a pooler in between. Migrations use it."`
+}
+
+// SchemaConfig names the schemas in the two databases. Printing SQL needs
+// nothing else.
+type SchemaConfig struct {
+	DocketSchema string `env:"DOCKET_SCHEMA" envDefault:"public" desc:"Schema of Docket's tables: the prefix it was installed with."`
+	ExportSchema string `env:"EXPORT_SCHEMA" envDefault:"docket_export" desc:"Schema of the exporter's own tables. One schema belongs to one Docket."`
 }
 
 // complete fills in the URLs that default to others.
@@ -27,7 +33,7 @@ func (c *DatabaseConfig) complete() {
 	}
 }
 
-func (c *DatabaseConfig) validate(ps *problems) {
+func (c *SchemaConfig) validate(ps *problems) {
 	checkSchema(ps, "DOCKET_SCHEMA", c.DocketSchema)
 	checkSchema(ps, "EXPORT_SCHEMA", c.ExportSchema)
 }

@@ -42,6 +42,16 @@ func loadDatabase(environ map[string]string) (DatabaseConfig, LogConfig, error) 
 	return db, log, ps.err()
 }
 
+// loadSchemas reads what printing SQL needs.
+func loadSchemas(environ map[string]string) (SchemaConfig, error) {
+	var ps problems
+	known := variablesOf(SchemaConfig{})
+	c := parse[SchemaConfig](expand(environ, known, "", &ps), "", &ps)
+	c.validate(&ps)
+	rejectMisspelt(environ, known, &ps)
+	return c, ps.err()
+}
+
 func loadDatabaseConfig(vars map[string]string, ps *problems) DatabaseConfig {
 	db := parse[DatabaseConfig](vars, "", ps)
 	db.complete()
@@ -54,6 +64,7 @@ func loadConsumer(vars map[string]string, name string, ps *problems) ConsumerCon
 	vars = expand(vars, consumerVariables(), prefix, ps)
 	c := parse[ConsumerConfig](vars, prefix, ps)
 	c.Name = name
+	_, c.StartGiven = vars[prefix+"START"]
 	c.validate(ps)
 	return c
 }

@@ -27,6 +27,10 @@ func fieldVariables(t reflect.Type, prefix string) []variable {
 			out = append(out, fieldVariables(f.Type, prefix+p)...)
 			continue
 		}
+		if f.Anonymous {
+			out = append(out, fieldVariables(f.Type, prefix)...)
+			continue
+		}
 		tag, ok := f.Tag.Lookup("env")
 		if !ok {
 			continue

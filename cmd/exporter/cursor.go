@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/docket-exporter/exporter/cursor"
+)
+
+func newCursorCommand(p *process) *cobra.Command {
+	return group("cursor", "Show the positions of consumers", newCursorListCommand(p), newCursorShowCommand(p))
+}
+
+func newCursorListCommand(p *process) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List every consumer's position",
+		Example: "  exporter cursor list",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.withStore(cmd.Context(), func(s *cursor.Store) error {
+				list, err := s.List(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printCursors(p.stdout, list, asJSON)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printCursors(w io.Writer, list []cursor.Status, asJSON bool) error {
+	reports := make([]consumerReport, len(list))
+	for i := range list {
+		reports[i] = reportOf(&list[i])
+	}
+	if asJSON {
+		return writeJSON(w, reports)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CONSUMER\tKIND\tSTATE\tBATCH\tPOSITION")
+	for i := range reports {
+		r := &reports[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", r.Consumer, r.Kind, r.State, r.Batch, shortened(r.Position))
+	}
+	return t.Flush()
+}
+
+func newCursorShowCommand(p *process) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show one consumer's cursor in full",
+		Example: "  exporter cursor show analytics --json",
+		Args:    names("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.withStore(cmd.Context(), func(s *cursor.Store) error {
+				status, err := consumerNamed(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				return printCursor(p.stdout, reportOf(&status), asJSON)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// consumerNamed reads a consumer, and for an unknown name says which exist.
+func consumerNamed(ctx context.Context, s *cursor.Store, name string) (cursor.Status, error) {
+	status, err := s.Get(ctx, name)
+	if !errors.Is(err, cursor.ErrNotFound) {
+		return status, err
+	}
+	list, listErr := s.List(ctx)
+	if listErr != nil {
+		return status, err
+	}
+	known := make([]string, len(list))
+	for i := range list {
+		known[i] = list[i].Name
+	}
+	hint := "`exporter cursor list` shows all"
+	if near := nearest(name, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return status, usage(withHint(fmt.Errorf("there is no consumer %q", name), hint))
+}
+
+func printCursor(w io.Writer, r consumerReport, asJSON bool) error {
+	if asJSON {
+		return writeJSON(w, r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"consumer", r.Consumer},
+		{"uid", r.UID},
+		{"kind", r.Kind},
+		{"state", r.words()},
+		{"position", r.Position},
+		{"open ids", strconv.FormatInt(r.OpenIDs, 10)},
+		{"batch", strconv.FormatInt(r.Batch, 10)},
+		{"in flight", fmt.Sprintf("%d events, attempt %s", r.InFlight, attempt(&r))},
+		{"accepted", fmt.Sprintf("%d events, %s", r.EventsAccepted, stamp(r.AcceptedAt))},
+		{"caught up", stamp(r.CaughtUpAt)},
+		{"epoch", strconv.FormatInt(r.epoch, 10)},
+		{"lease until", stamp(r.LeaseUntil)},
+		{"dead letters", strconv.FormatInt(r.DeadLetters, 10)},
+		{"losses", strconv.FormatInt(r.Losses, 10)},
+	} {
+		fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
+	}
+	return t.Flush()
+}
+
+func stamp(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

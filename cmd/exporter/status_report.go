@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
+)
+
+// consumerReport is what status says of a consumer; its JSON form is an
+// interface for scripts.
+type consumerReport struct {
+	Consumer       string       `json:"consumer"`
+	UID            string       `json:"uid"`
+	Kind           string       `json:"kind"`
+	State          string       `json:"state"` // running, paused or unowned
+	Owner          string       `json:"owner,omitempty"`
+	LeaseUntil     *time.Time   `json:"lease_until,omitempty"`
+	Position       string       `json:"position"`
+	High           int64        `json:"high"`
+	OpenIDs        int64        `json:"open_ids"`
+	OpenRanges     int          `json:"open_ranges"`
+	Holders        []holder     `json:"holders,omitempty"`
+	Batch          int64        `json:"batch"`
+	InFlight       int          `json:"events_in_flight"`
+	Attempt        int          `json:"attempt"`
+	EventsAccepted int64        `json:"events_accepted"`
+	CaughtUpAt     *time.Time   `json:"caught_up_at,omitempty"`
+	AcceptedAt     *time.Time   `json:"accepted_at,omitempty"`
+	LastError      string       `json:"last_error,omitempty"`
+	LastErrorAt    *time.Time   `json:"last_error_at,omitempty"`
+	Paused         *pauseReport `json:"paused,omitempty"`
+	DeadLetters    int64        `json:"dead_letters"`
+	Losses         int64        `json:"losses"`
+	Next           string       `json:"next,omitempty"` // what to run or look at
+
+	now   time.Time // on the database's clock
+	epoch int64
+}
+
+type holder = exporter.Holder
+
+type pauseReport struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	Detail string    `json:"detail"`
+}
+
+func reportOf(s *cursor.Status) consumerReport {
+	r := consumerReport{
+		Consumer: s.Name, UID: s.UID, Kind: s.Kind, State: s.State(),
+		Owner: s.Owner, LeaseUntil: s.LeaseUntil,
+		Position: s.Position.String(), High: s.Position.High,
+		OpenIDs: s.Position.Holes.Count(), OpenRanges: len(s.Position.Holes),
+		Batch: s.Batch, EventsAccepted: s.EventsAccepted,
+		CaughtUpAt: s.CaughtUpAt, AcceptedAt: s.AcceptedAt,
+		LastError: s.LastError, LastErrorAt: s.LastErrorAt,
+		DeadLetters: s.DeadLetters, Losses: s.Losses,
+		now: s.Now, epoch: s.Epoch,
+	}
+	if len(s.Position.Holes) > 0 {
+		r.Holders = s.Holders
+	}
+	if s.Intent != nil {
+		r.InFlight, r.Attempt = s.Intent.Events, s.Intent.Attempt
+	}
+	if p := s.Paused; p != nil {
+		r.Paused = &pauseReport{p.By, p.At, p.Reason, p.Detail}
+	}
+	r.Next = r.next()
+	return r
+}
+
+func (r *consumerReport) needsPerson() bool { return r.Paused != nil || r.Losses > 0 }
+
+// words is the state as a sentence fragment.
+func (r *consumerReport) words() string {
+	switch r.State {
+	case cursor.Paused:
+		return "paused, " + r.Paused.Reason
+	case cursor.Running:
+		return "running on " + r.Owner
+	default:
+		return "no owner"
+	}
+}
+
+// next says what a person can do about the state, "" when nothing is needed.
+func (r *consumerReport) next() string {
+	switch {
+	case r.Paused != nil && r.Paused.Reason == exporter.PausedByPerson:
+		return fmt.Sprintf("exporter consumer resume %s --reason TEXT", r.Consumer)
+	case r.Paused != nil:
+		return fmt.Sprintf("put right what the reason says, then: exporter consumer resume %s --reason TEXT", r.Consumer)
+	case r.State == cursor.Unowned:
+		return "start `exporter run` with " + r.Consumer + " in EXPORTER_CONSUMERS; if one runs, see its log"
+	case r.LastError != "":
+		return "exporter check shows whether the sink can be reached; the batch is tried again until it is accepted"
+	case r.OpenIDs > 0 && len(r.Holders) > 0:
+		return "nothing waits for the open ids; end the transactions that hold them if they are stuck"
+	default:
+		return ""
+	}
+}
