@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/docket-exporter/exporter/migrations"
+)
+
+const exportSubject = "export database"
+
+// checkExport looks at the database with the exporter's own tables.
+func checkExport(ctx context.Context, db DatabaseConfig, found *findings) {
+	conn, err := connect(ctx, db.Export)
+	if err != nil {
+		found.failed(exportSubject, err)
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, look := range []func(context.Context, *pgx.Conn, DatabaseConfig) (string, error){
+		exportServer, exportVersion, exportPrivileges,
+	} {
+		text, err := look(ctx, conn, db)
+		if err != nil {
+			found.failed(exportSubject, explainDatabase(err))
+			return // the rest cannot be better
+		}
+		found.ok(exportSubject, text)
+	}
+}
+
+func exportServer(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
+	var number int
+	var standby, readOnly bool
+	err := conn.QueryRow(ctx, `
+		SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('transaction_read_only')::bool`,
+	).Scan(&number, &standby, &readOnly)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read server settings: %w", err)
+	case number/10000 < leastVersion:
+		return "", oldServer(number / 10000)
+	case standby:
+		return "", needsPerson(withHint(fmt.Errorf("%s is a standby and takes no writes", db.Export),
+			"connect to the primary, for example with several hosts and target_session_attrs=read-write in EXPORT_DATABASE_URL"))
+	case readOnly:
+		return "", needsPerson(withHint(fmt.Errorf("%s takes no writes: default_transaction_read_only is on", db.Export),
+			"switch it off for this role, database or server"))
+	}
+	return fmt.Sprintf("%s runs PostgreSQL %d and takes writes", db.Export, number/10000), nil
+}
+
+func exportVersion(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
+	if err := migrations.Check(ctx, conn, db.ExportSchema); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("schema %q has the version that this exporter needs", db.ExportSchema), nil
+}
+
+// exportPrivileges asks the catalog what run will do to the tables.
+func exportPrivileges(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT w.privilege || ' on ' || w.name
+		FROM (VALUES ('consumers', 'SELECT'), ('consumers', 'INSERT'), ('consumers', 'UPDATE'),
+		             ('dead_letters', 'INSERT'), ('dead_letters', 'SELECT'),
+		             ('losses', 'INSERT'), ('losses', 'SELECT'),
+		             ('audit', 'INSERT'), ('source', 'SELECT'), ('source', 'INSERT')) AS w (name, privilege)
+		LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1::text) ON c.relname = w.name
+		WHERE NOT coalesce(has_table_privilege(c.oid, w.privilege), false)`, db.ExportSchema)
+	if err != nil {
+		return "", fmt.Errorf("read privileges: %w", err)
+	}
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return "", fmt.Errorf("read privileges: %w", err)
+	}
+	if len(missing) > 0 {
+		return "", needsPerson(withHint(
+			fmt.Errorf("the user %s lacks %s in schema %q", conn.Config().User, strings.Join(missing, ", "), db.ExportSchema),
+			"make it the owner of schema and tables, see `exporter migrate --print-grants ROLE`"))
+	}
+	return "the user may write the exporter's tables", nil
+}
