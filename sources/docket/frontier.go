@@ -139,6 +139,11 @@ func (f *frontier) decided() exporter.Ranges {
 	return all
 }
 
+// reaches reports whether there is evidence, settled or not, for all of ids.
+func (f *frontier) reaches(ids exporter.Ranges) bool {
+	return len(ids) == 0 || len(f.bounds) > 0 && f.bounds[len(f.bounds)-1].max >= ids[len(ids)-1].Hi
+}
+
 // blockers returns the holders that keep id open, by the earliest evidence.
 // Without any evidence yet it is everybody on the last list.
 func (f *frontier) blockers(id int64) []exporter.Holder {

@@ -146,7 +146,7 @@ func (s *Source) drop(b *exporter.Batch, dead exporter.Ranges) {
 // what is visible stays open for the next poll.
 func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, before surroundings, p page, full bool) error {
 	tail := !full && !p.cut && before.last > b.To.High
-	if len(p.ids) == 0 && !tail {
+	if len(p.ids) == 0 && !tail && s.frontier.reaches(b.To.Holes) {
 		return nil
 	}
 	var after surroundings
