@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
 )
 
 // Exit codes of every command.
@@ -58,6 +59,7 @@ func exitCode(err error) int {
 	var silent *silentError
 	var exit *exitError
 	var pause *exporter.PauseError
+	var paused *cursor.PausedError
 	switch {
 	case err == nil:
 		return exitOK
@@ -65,7 +67,7 @@ func exitCode(err error) int {
 		return silent.code
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &pause):
+	case errors.As(err, &pause) || errors.As(err, &paused):
 		return exitPerson
 	default:
 		return exitFailed

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // mostHolders bounds the lines for transactions that hold ids open.
@@ -52,7 +53,7 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 			lines = append(lines, fmt.Sprintf("held by  %d more", len(r.Holders)-i))
 			break
 		}
-		lines = append(lines, "held by  "+describeHolder(h, r.now))
+		lines = append(lines, "held by  "+oneLine(describeHolder(h, r.now)))
 	}
 	if r.DeadLetters > 0 {
 		lines = append(lines, fmt.Sprintf("kept     %d events as dead letters, see the view export_dead_letters", r.DeadLetters))
@@ -113,8 +114,17 @@ func ago(now time.Time, t *time.Time) string {
 	}
 }
 
-// oneLine keeps a message from the outside on its line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine keeps a message from the outside on its line, and what would steer a
+// terminal out of it.
+func oneLine(s string) string {
+	printable := func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}
+	return strings.Map(printable, strings.Join(strings.Fields(s), " "))
+}
 
 func shortened(position string) string {
 	const most = 120
