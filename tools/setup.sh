@@ -157,6 +157,7 @@ known() {
 	done
 }
 
+as_root true # ask for the rights before anything changes
 guard
 updated=
 if ! known; then

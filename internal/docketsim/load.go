@@ -14,7 +14,7 @@ import (
 
 // LoadOptions say what Load writes.
 type LoadOptions struct {
-	// Seed makes the rows: the same seed, the same rows but for their times.
+	// Seed makes the rows: the same seed, the same rows but for run ids and times.
 	Seed uint64
 	// PayloadBytes is the length of a text added to every payload; 0 keeps the
 	// real distribution of sizes.

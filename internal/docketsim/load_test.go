@@ -59,6 +59,17 @@ func TestLoadSizesAreDockets(t *testing.T) {
 	}
 }
 
+func TestOneSeedTwiceInOneTable(t *testing.T) {
+	t.Parallel()
+	pool := install(t)
+	for range 2 {
+		if err := docketsim.Load(t.Context(), pool, "public", 500, docketsim.LoadOptions{Seed: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkPromises(t, pool)
+}
+
 func TestLoadAnyNumber(t *testing.T) {
 	t.Parallel()
 	pool := install(t)

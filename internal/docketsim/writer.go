@@ -22,7 +22,7 @@ type Writer struct {
 	Schema      string
 	Concurrency int     // workers, at least 1; each needs a connection of Pool
 	Rate        float64 // events per second aimed at; 0 is as fast as possible
-	Seed        uint64  // of what is written; interleaving is up to the server
+	Seed        uint64  // of what each worker writes, but for run ids
 
 	// SlowCommit is how likely a multi-statement transaction stays open between
 	// SlowMin and SlowMax before it commits, as when an application starts a

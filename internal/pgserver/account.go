@@ -77,16 +77,3 @@ func (a account) reaches(dir string) error {
 		}
 	}
 }
-
-// temporaryDir makes a new directory that the account can reach.
-func (a account) temporaryDir() (string, error) {
-	parent := os.TempDir()
-	if a.reaches(filepath.Join(parent, "x")) != nil {
-		parent = "/tmp"
-	}
-	dir, err := os.MkdirTemp(parent, "pgserver-")
-	if err != nil {
-		return "", fmt.Errorf("make server directory: %w", err)
-	}
-	return dir, nil
-}

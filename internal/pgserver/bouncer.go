@@ -20,7 +20,7 @@ import (
 // Bouncer is a PgBouncer in transaction pooling mode in front of one server.
 // It admits the DSN's user and every user of BouncerOptions.Users.
 type Bouncer struct {
-	dir     string
+	dir     *temporaryDir
 	path    string
 	account account
 	dsn     *url.URL
@@ -66,16 +66,16 @@ func StartBouncer(ctx context.Context, o BouncerOptions) (*Bouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := as.temporaryDir()
+	dir, err := newTemporaryDir(as)
 	if err != nil {
 		return nil, err
 	}
 	b := &Bouncer{dir: dir, path: path, account: as, dsn: dsn}
 	if err := b.configure(o); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.remove())
 	}
 	if err := b.Start(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.remove())
 	}
 	return b, nil
 }
@@ -99,7 +99,7 @@ func (b *Bouncer) configure(o BouncerOptions) error {
 		"listen_port = " + strconv.Itoa(b.port),
 		"unix_socket_dir =",
 		"auth_type = trust",
-		"auth_file = " + filepath.Join(b.dir, "users.txt"),
+		"auth_file = " + filepath.Join(b.dir.path, "users.txt"),
 		"pool_mode = transaction",
 		"default_pool_size = " + strconv.Itoa(max(1, o.PoolSize)),
 		"max_client_conn = 500",
@@ -112,11 +112,11 @@ func (b *Bouncer) configure(o BouncerOptions) error {
 		users += userLine(name, password)
 	}
 	for name, text := range map[string]string{"pgbouncer.ini": ini, "users.txt": users} {
-		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(b.dir.path, name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("write pgbouncer's %s: %w", name, err)
 		}
 	}
-	if err := b.account.own(b.dir); err != nil {
+	if err := b.account.own(b.dir.path); err != nil {
 		return fmt.Errorf("hand over pgbouncer's directory: %w", err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (b *Bouncer) DSN() string {
 }
 
 // LogPath is the file that the bouncer logs to.
-func (b *Bouncer) LogPath() string { return filepath.Join(b.dir, "pgbouncer.log") }
+func (b *Bouncer) LogPath() string { return filepath.Join(b.dir.path, "pgbouncer.log") }
 
 // Start runs a bouncer that is down, on its old port, and returns once it
 // forwards connections.
@@ -154,7 +154,7 @@ func (b *Bouncer) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open pgbouncer's log: %w", err)
 	}
-	b.process, err = startProcess(b.account, b.dir, b.path, []string{filepath.Join(b.dir, "pgbouncer.ini")}, b.log)
+	b.process, err = startProcess(b.account, b.dir.path, b.path, []string{filepath.Join(b.dir.path, "pgbouncer.ini")}, b.log)
 	if err != nil {
 		return errors.Join(err, b.log.Close())
 	}
@@ -207,7 +207,7 @@ func (b *Bouncer) Restart(ctx context.Context) error {
 
 // Stop ends the bouncer and removes its directory. It may be called again.
 func (b *Bouncer) Stop() error {
-	return errors.Join(b.Kill(), os.RemoveAll(b.dir))
+	return errors.Join(b.Kill(), b.dir.remove())
 }
 
 func (b *Bouncer) end(sig syscall.Signal) error {

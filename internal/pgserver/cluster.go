@@ -39,7 +39,7 @@ type Cluster struct {
 	options   Options
 	bindir    string
 	dir       string
-	temporary bool
+	temporary *temporaryDir // nil when Options.Dir was given
 	account   account
 	port      int
 
@@ -57,10 +57,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.initialize(ctx); err != nil {
-		return nil, errors.Join(err, c.remove())
+		return nil, errors.Join(err, c.temporary.remove())
 	}
 	if err := c.Start(ctx); err != nil {
-		return nil, errors.Join(err, c.remove())
+		return nil, errors.Join(err, c.temporary.remove())
 	}
 	return c, nil
 }
@@ -77,10 +77,10 @@ func prepare(o Options) (*Cluster, error) {
 	}
 	c := &Cluster{options: o, bindir: bindir, account: as, dir: o.Dir}
 	if o.Dir == "" {
-		c.temporary = true
-		if c.dir, err = as.temporaryDir(); err != nil {
+		if c.temporary, err = newTemporaryDir(as); err != nil {
 			return nil, err
 		}
+		c.dir = c.temporary.path
 	}
 	if c.dir, err = filepath.Abs(c.dir); err != nil {
 		return nil, fmt.Errorf("resolve server directory: %w", err)
@@ -89,10 +89,10 @@ func prepare(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("make server directory: %w", err)
 	}
 	if err := as.reaches(c.dir); err != nil {
-		return nil, errors.Join(err, c.remove())
+		return nil, errors.Join(err, c.temporary.remove())
 	}
 	if err := as.own(c.dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("hand over server directory: %w", err), c.remove())
+		return nil, errors.Join(fmt.Errorf("hand over server directory: %w", err), c.temporary.remove())
 	}
 	return c, nil
 }
@@ -108,17 +108,6 @@ func (c *Cluster) initialize(ctx context.Context) error {
 		return fmt.Errorf("create cluster: %w", err)
 	}
 	return c.includeSettings()
-}
-
-// remove deletes a temporary cluster's directory.
-func (c *Cluster) remove() error {
-	if !c.temporary {
-		return nil
-	}
-	if err := os.RemoveAll(c.dir); err != nil {
-		return fmt.Errorf("remove server directory: %w", err)
-	}
-	return nil
 }
 
 // Dir is the directory with the cluster's data and log.

@@ -222,11 +222,19 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	// The pid file goes last, after the children.
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid")); errors.Is(err, os.ErrNotExist) {
-			return
+			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the server left its pid file")
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+	// The next one to start clears what the killed process left.
+	next := start(t, pgserver.Options{})
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("directory of the killed process: %v", err)
+	}
+	if _, err := os.Stat(next.Dir()); err != nil {
+		t.Error(err)
 	}
 }

@@ -66,6 +66,7 @@ func (p *process) signal(sig syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("find server process %d: %w", p.pid, err)
 	}
+	defer func() { _ = found.Release() }() // a handle only
 	if err := found.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal server process %d: %w", p.pid, err)
 	}

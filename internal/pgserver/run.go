@@ -126,7 +126,7 @@ func (c *Cluster) ping(ctx context.Context) error {
 // Stop shuts the server down and removes a temporary directory. It may be
 // called again.
 func (c *Cluster) Stop(ctx context.Context) error {
-	return errors.Join(c.Shutdown(ctx, Fast), c.remove())
+	return errors.Join(c.Shutdown(ctx, Fast), c.temporary.remove())
 }
 
 // Shutdown ends the server and keeps its data. When ctx ends first, the server

@@ -19,10 +19,10 @@ func (c *Cluster) BaseBackup(ctx context.Context, o Options) (*Cluster, error) {
 	_, err = runProgram(ctx, standby.account, standby.dir, filepath.Join(standby.bindir, "pg_basebackup"),
 		"-D", standby.dataDir(), "-d", c.URL("postgres"), "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("copy cluster: %w", err), standby.remove())
+		return nil, errors.Join(fmt.Errorf("copy cluster: %w", err), standby.temporary.remove())
 	}
 	if err := standby.Start(ctx); err != nil {
-		return nil, errors.Join(err, standby.remove())
+		return nil, errors.Join(err, standby.temporary.remove())
 	}
 	return standby, nil
 }

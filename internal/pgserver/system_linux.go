@@ -122,3 +122,52 @@ func removeSegment(pidFile string) {
 		_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) // a few bytes stay at worst
 	}
 }
+
+// lockOwnerFile makes dir's owner file and locks it. It gets its name only once
+// it is locked, so that nobody takes the directory for an orphan before.
+func lockOwnerFile(dir string) (*os.File, error) {
+	path := filepath.Join(dir, ownerFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), os.Rename(path+".new", path)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// removeOrphans removes temporary directories in parent that are ours or the
+// account's, whose owner file nobody locks, and whose server has ended.
+func removeOrphans(parent string, a account) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, temporaryPrefix+"*")) // a literal but for the star
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || !(ownedBy(info, a) || ownedBy(info, account{uid: uint32(os.Geteuid())})) {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && !serverLives(filepath.Join(dir, "data", "postmaster.pid")) {
+			_ = os.RemoveAll(dir) // the next one tries again
+		}
+		_ = f.Close() // opened for its lock only
+	}
+}
+
+// serverLives reports whether the postmaster that wrote the file may still run.
+func serverLives(pidFile string) bool {
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil {
+		return true
+	}
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return err == nil && strings.TrimSpace(string(name)) == "postgres"
+}

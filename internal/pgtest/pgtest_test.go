@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/docket-exporter/exporter/internal/pgserver"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
@@ -27,6 +28,15 @@ func TestDatabasesAreApartAndDropped(t *testing.T) {
 	})
 	if pgtest.Value[bool](t, admin, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name) {
 		t.Errorf("database %s is still there after its test", name)
+	}
+}
+
+func TestDatabaseOnANamedServer(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{})
+	t.Setenv("TEST_DATABASE_URL", cluster.URL("ignored"))
+	conn := pgtest.Connect(t, pgtest.Database(t))
+	if got := pgtest.Value[int](t, conn, "SELECT inet_server_port()"); got != cluster.Port() {
+		t.Errorf("database on port %d, TEST_DATABASE_URL names %d", got, cluster.Port())
 	}
 }
 
