@@ -22,7 +22,8 @@
 //	104, 105           tuple         {"$tuple":[1,2]}
 //	116                map           {"key":1}; see below
 //	116                DateTime      "2026-07-29T12:34:56.000789Z"
-//	116                MapSet        {"$set":[1,2]}, in Erlang's term order
+//	116                MapSet        {"$set":[1,2]}, in Erlang's term order; compound
+//	                                 members of one size in their encoded order
 //	116                Docket struct {"$struct":"Docket.Schema","type":"string"}
 //
 // A map whose keys are all text (UTF-8 binaries and atoms), all different as
@@ -31,8 +32,8 @@
 //
 // Refused: everything else (compressed terms, processes, ports, references,
 // functions, bit strings, improper lists), other structs, structs with other
-// fields than Docket's, duplicate map keys, and anything but one map in the
-// envelope.
+// fields than Docket's, duplicate map keys, integers of more than 64 KiB, and
+// anything but one map in the envelope.
 //
 // The format is described in the Erlang documentation, "External Term Format".
 package etf

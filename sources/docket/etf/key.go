@@ -82,8 +82,6 @@ func (s *scanner) keyText(k *key) []byte {
 	return s.src[k.from:k.end]
 }
 
-func compareText(a, b []byte) int { return bytes.Compare(a, b) }
-
 // compare orders keys; 0 means that they are the same Erlang term (=:=). It is
 // term order except among compound keys, where it only has to be an order.
 func (s *scanner) compare(a, b *key) int {

@@ -1,6 +1,8 @@
 package etf
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"unicode/utf8"
@@ -155,7 +157,7 @@ func (s *scanner) closeMap(m *openMap) (traits, *SyntaxError) {
 // same size their encoded order stays, which is term order where Docket wrote
 // them.
 func (s *scanner) appendOrder(keys []key) {
-	slices.SortStableFunc(keys, func(a, b key) int { return s.compareLoosely(&a, &b) })
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(s.compareLoosely(&a, &b), cmp.Compare(a.at, b.at)) })
 	for _, k := range keys {
 		s.order = append(s.order, k.at)
 	}
@@ -167,7 +169,7 @@ func (s *scanner) collide(keys []key) bool {
 	first := slices.IndexFunc(keys, func(k key) bool { return k.class == classBinary })
 	atoms, strings := keys[:first], keys[first:]
 	for len(atoms) > 0 && len(strings) > 0 {
-		c := compareText(s.keyText(&atoms[0]), s.keyText(&strings[0]))
+		c := bytes.Compare(s.keyText(&atoms[0]), s.keyText(&strings[0]))
 		if c == 0 {
 			return true
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/docket-exporter/exporter/sources/docket/etf"
 )
@@ -172,63 +171,5 @@ func TestBounds(t *testing.T) {
 		} else if err != nil {
 			t.Errorf("%d bytes: %v", len(src), err)
 		}
-	}
-}
-
-// Shapes that cost a careless decoder quadratic time or worse.
-func TestHostileShapesTakeLinearTime(t *testing.T) {
-	wide := func(n int, key func(i int) []byte) []byte {
-		var entries [][]byte
-		for i := range n {
-			entries = append(entries, key((i*7919)%n), list())
-		}
-		return mapOf(entries...)
-	}
-	// deep puts each term into the next, 900 times.
-	deep := func(core []byte, around func(inner []byte) (before, after []byte)) []byte {
-		var before, after [][]byte
-		for range 900 {
-			b, a := around(nil)
-			before, after = append(before, b), append([][]byte{a}, after...)
-		}
-		return cat(cat(before...), core, cat(after...))
-	}
-	const n = 100_000
-	keys := map[string][]byte{
-		"binary keys":  wide(n, func(i int) []byte { return bin("key" + string(rune('a'+i%26)) + string(integer(int64(i)))) }),
-		"integer keys": wide(n, func(i int) []byte { return integer(int64(i) << 20) }),
-		"mixed keys": wide(n, func(i int) []byte {
-			if i%2 == 0 {
-				return integer(int64(i) << 40)
-			}
-			return float(float64(i<<40) + 0.5)
-		}),
-		"tuple keys": wide(n, func(i int) []byte { return tuple(integer(int64(i))) }),
-	}
-	big := keys["binary keys"]
-	setHead := cat(u32(116, 2), atom("__struct__"), atom("Elixir.MapSet"), atom("map"))
-	keys["maps in values"] = deep(big, func([]byte) ([]byte, []byte) {
-		return cat(u32(116, 2), bin("k")), cat(integer(1), integer(1))
-	})
-	keys["maps in keys"] = deep(big, func([]byte) ([]byte, []byte) {
-		return u32(116, 2), cat(list(), integer(1), integer(1))
-	})
-	keys["sets in sets"] = deep(mapSet(integer(1)), func([]byte) ([]byte, []byte) {
-		return cat(setHead, u32(116, 2)), cat(list(), integer(1), list())
-	})
-	keys["lists as tails"] = cat(bytes.Repeat(cat(u32(108, 1), integer(1)), n), list())
-	for name, term := range keys {
-		t.Run(name, func(t *testing.T) {
-			d := etf.Decoder{MaxDepth: 3000}
-			src, start := holding(term), time.Now()
-			if _, err := d.AppendJSON(nil, src); err != nil {
-				t.Fatal(err)
-			}
-			took := time.Since(start)
-			t.Logf("%d bytes in %v", len(src), took)
-			if perByte := took / time.Duration(len(src)); perByte > 20*time.Microsecond {
-				t.Errorf("%v for each of %d bytes", perByte, len(src))
-			}
-		})
 	}
 }
