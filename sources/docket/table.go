@@ -47,6 +47,13 @@ var (
 	runColumns = map[string]string{"run_id": "text", "tenant_id": "text", "graph_id": "text", "graph_hash": "text"}
 )
 
+// Verify reports whether schema holds tables that this package can read: nil,
+// ErrNoTable, or a *exporter.PauseError that says what is wrong with them.
+func Verify(ctx context.Context, db querier, schema string) error {
+	_, err := findTable(ctx, db, schema)
+	return err
+}
+
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 // findTable resolves the names of a Docket schema and verifies the columns.

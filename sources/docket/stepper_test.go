@@ -1,0 +1,117 @@
+package docket_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
+)
+
+// stepper stops a poll between any two of its statements, on the real wire: it
+// holds back the bytes of each statement until the server has executed what
+// was sent before, and then calls before with the statement's text.
+type stepper struct {
+	t       *testing.T
+	watch   *pgx.Conn
+	before  func(sql string)
+	pending bool // something was sent whose execution must be awaited
+}
+
+// stepPool returns a pool of one connection whose statements before sees.
+func stepPool(t *testing.T, dsn string, before func(sql string)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stepper{t: t, watch: pgtest.Connect(t, dsn), before: before}
+	config.MaxConns = 1
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.ConnConfig.RuntimeParams["application_name"] = "stepped"
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &stepConn{Conn: conn, s: s}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+type stepConn struct {
+	net.Conn
+	s       *stepper
+	started bool
+}
+
+// Write passes whole messages on, stopping before each Parse.
+func (c *stepConn) Write(b []byte) (int, error) {
+	if !c.started { // the startup message has no type byte
+		c.started = true
+		return c.Conn.Write(b)
+	}
+	sent := 0
+	for at := 0; at+5 <= len(b); {
+		size := 1 + int(binary.BigEndian.Uint32(b[at+1:]))
+		if b[at] == 'P' {
+			if at > sent {
+				if _, err := c.Conn.Write(b[sent:at]); err != nil {
+					return sent, err
+				}
+				sent, c.s.pending = at, true
+			}
+			sql := b[at+6:]
+			c.s.step(string(sql[:strings.IndexByte(string(sql), 0)]))
+		}
+		at += size
+	}
+	n, err := c.Conn.Write(b[sent:])
+	return sent + n, err
+}
+
+func (s *stepper) step(sql string) {
+	if s.pending {
+		pgtest.Until(s.t, 10*time.Second, "the server to wait for the next statement", func() bool {
+			return pgtest.Value[int](s.t, s.watch, `SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'stepped' AND wait_event = 'ClientRead'`) == 1
+		})
+		s.pending = false
+	}
+	s.before(sql)
+}
+
+// stepName names a statement of a poll.
+func stepName(sql string) string {
+	switch {
+	case strings.Contains(sql, "pg_locks"):
+		return "holders"
+	case strings.HasPrefix(sql, "BEGIN"):
+		return "begin"
+	case strings.HasPrefix(sql, "SELECT e.id FROM unnest"):
+		return "ids"
+	case strings.Contains(sql, "AS taken"):
+		return "page"
+	default:
+		return ""
+	}
+}
+
+// at returns a hook that calls f once, before the n-th statement of that name.
+func at(name string, n int, f func()) func(string) {
+	return func(sql string) {
+		if stepName(sql) == name {
+			if n--; n == 0 {
+				f()
+			}
+		}
+	}
+}
+

@@ -1,0 +1,180 @@
+package docket_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/internal/pgserver"
+	"github.com/docket-exporter/exporter/internal/pgtest"
+	"github.com/docket-exporter/exporter/sources/docket"
+)
+
+// wantChanged checks that the next poll says that the source is another one.
+func (d *database) wantChanged(want string) {
+	d.t.Helper()
+	err := d.wantPollError(want)
+	var pause *exporter.PauseError
+	if !errors.As(err, &pause) || pause.Reason != exporter.PausedSourceChanged {
+		d.t.Fatalf("%v is not a changed source", err)
+	}
+}
+
+func TestExplicitIDStopsTheConsumer(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	s.insert("r", 1)
+	d.drain()
+	s.do(`INSERT INTO docket_events SELECT 1000000, 'r', 2, type, step, NULL, NULL, NULL, payload, metadata, now(), now() FROM docket_events`)
+	d.wantChanged("explicit id")
+	d.wantAt("1")
+	s.do(`SELECT setval('docket_events_id_seq', 1000000)`)
+	d.drain()
+	d.wantGot("r/1", "r/2")
+}
+
+func TestDeletedNewestRunIsNoChange(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("old", "new")
+	s.insert("old", 1)
+	for seq := range 40 {
+		s.insert("new", seq+1)
+	}
+	d.drain()
+	s.do(`DELETE FROM docket_runs WHERE run_id = 'new'`)
+	s.insert("old", 2)
+	d.drain()
+	if d.got[len(d.got)-1] != "old/2" {
+		t.Fatalf("position %s", d.at)
+	}
+}
+
+func TestSequenceBelowThePosition(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	for seq := range 100 {
+		s.insert("r", seq+1)
+	}
+	d.drain()
+	s.do(`SELECT setval('docket_events_id_seq', 86)`)
+	d.wantChanged("is at 86, but the position is 100")
+}
+
+func TestReplacedSequenceOrTable(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	s.do("BEGIN")
+	s.insert("r", 1) // an open id of the old sequence
+	other := d.session()
+	other.runs("r2")
+	other.insert("r2", 1)
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	s.do("COMMIT")
+	other.do(`ALTER TABLE docket_events ALTER id DROP DEFAULT`)
+	other.do(`DROP SEQUENCE docket_events_id_seq`)
+	other.do(`CREATE SEQUENCE docket_events_id_seq START 3 OWNED BY docket_events.id`)
+	other.do(`ALTER TABLE docket_events ALTER id SET DEFAULT nextval('docket_events_id_seq')`)
+	d.wantChanged("sequence")
+	d.wantAt("2-{[1,1]}")
+}
+
+func TestRecreatedTable(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	s.insert("r", 1)
+	d.drain()
+	s.do(`ALTER TABLE docket_events RENAME TO kept`)
+	if err := d.wantPollError("docket_events"); !errors.Is(err, docket.ErrNoTable) {
+		// the first poll still meets the missing name, the next one resolves it
+		if _, err = d.source.Poll(t.Context(), d.at); !errors.Is(err, docket.ErrNoTable) {
+			t.Fatalf("%v", err)
+		}
+	}
+	s.do(`CREATE TABLE docket_events (LIKE kept INCLUDING ALL)`)
+	s.do(`ALTER SEQUENCE docket_events_id_seq OWNED BY docket_events.id`)
+	d.wantChanged("dropped and made again")
+}
+
+func TestTableThatDoesNotExistYet(t *testing.T) {
+	dsn := pgtest.Database(t)
+	source := docket.New(readPool(t, dsn), docket.Options{Schema: "acme"})
+	if _, err := source.Poll(t.Context(), exporter.Position{}); !errors.Is(err, docket.ErrNoTable) {
+		t.Fatalf("%v, want ErrNoTable", err)
+	}
+	d := openOn(t, dsn, docket.Options{Schema: "acme"})
+	d.source = source
+	d.drain()
+	d.wantAt("0")
+}
+
+func TestMissingColumnAndWrongType(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.do(`ALTER TABLE docket_events DROP COLUMN task_id`)
+	s.do(`ALTER TABLE docket_events ALTER step TYPE bigint`)
+	err := d.wantPollError("step is bigint, want integer, task_id is missing")
+	var pause *exporter.PauseError
+	if !errors.As(err, &pause) || pause.Reason != exporter.PausedUnknownShape {
+		t.Fatalf("%v", err)
+	}
+}
+
+// A standby shows no holders. Nothing read there may count as evidence.
+func TestStandbyIsNoEvidence(t *testing.T) {
+	primary := pgtest.Cluster(t, pgserver.Options{})
+	d := openOn(t, primary.URL("postgres"), docket.Options{})
+	a, b := d.session(), d.session()
+	a.runs("r1", "r2")
+	a.do("BEGIN")
+	a.insert("r1", 1)
+	b.insert("r2", 1)
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	standby := pgtest.Standby(t, primary, pgserver.Options{})
+	onStandby := docket.New(readPool(t, standby.URL("postgres")), docket.Options{})
+	if _, err := onStandby.Poll(t.Context(), d.at); err == nil {
+		t.Fatal("a standby was read")
+	}
+	if _, err := onStandby.Replay(t.Context(), exporter.Position{}, d.at); err == nil {
+		t.Fatal("a batch was read again from a standby")
+	}
+	a.do("COMMIT")
+	d.drain()
+	d.wantGot("r2/1", "r1/1")
+}
+
+// A restart renames the holder: 5/16 becomes -1/749 and looks gone.
+func TestPreparedTransactionSurvivesARestart(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
+	d := openOn(t, cluster.URL("postgres"), docket.Options{})
+	a, b := d.session(), d.session()
+	a.runs("r1", "r2")
+	a.do("BEGIN")
+	a.insert("r1", 1)
+	a.do("PREPARE TRANSACTION 'p'")
+	b.insert("r2", 1)
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	if err := cluster.Restart(t.Context(), "fast"); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Eventually(t, 20*time.Second, func() error { // the pool finds its connections cut
+		b, err := d.source.Poll(t.Context(), d.at)
+		if err == nil {
+			d.take(b)
+		}
+		return err
+	})
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	d.session().do("COMMIT PREPARED 'p'")
+	d.drain()
+	d.wantGot("r2/1", "r1/1")
+}
