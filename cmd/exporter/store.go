@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/user"
 
@@ -42,6 +43,9 @@ func (p *process) person() string {
 	name := p.env["USER"]
 	if u, err := user.Current(); err == nil && name == "" {
 		name = u.Username
+	}
+	if name == "" { // a container without a list of users
+		name = fmt.Sprintf("uid-%d", os.Getuid())
 	}
 	if host, err := os.Hostname(); err == nil {
 		name += "@" + host

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the build (-ldflags "-X main.version=v1.2.3"); a build
+// release is set by the build (-ldflags "-X main.release=v1.2.3"); a build
 // without it tells what the Go toolchain recorded.
-var version string
+var release string
 
 // Build says what this binary was made from.
 type Build struct {
@@ -25,7 +25,7 @@ type Build struct {
 }
 
 func readBuild() Build {
-	b := Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
