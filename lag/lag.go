@@ -1,0 +1,50 @@
+// Package lag turns what a database says about consumers into how far behind
+// they are, and how long until retention reaches what they have not delivered.
+//
+// It promises that unknown is never shown as zero: a figure is there only when
+// it was read, and 0 means that nothing was left to deliver. Ages are taken on
+// one clock, that of the database the events come from. The package holds no
+// SQL; callers feed it with functions, and every process can show the lag of
+// all consumers, whoever owns them.
+package lag
+
+import "time"
+
+// Consumer is one consumer's state, whoever owns it.
+type Consumer struct {
+	Name      string
+	HighID    int64    // the id up to which everything is done, but for open ids
+	OpenHoles int      // ranges of open ids at or below HighID
+	Owned     bool     // a process holds its lease
+	Paused    bool     // nothing is delivered until it is resumed
+	Backlog   *Backlog // nil when it is unknown
+}
+
+// Backlog is what a consumer has not delivered.
+type Backlog struct {
+	Now    time.Time // on the source database's clock
+	Events int64     // undelivered ones, or the most there can be
+	Exact  bool      // Events was counted
+	Oldest time.Time // when the oldest of them was inserted, on the same clock; zero when none was found
+}
+
+// Age returns how old the oldest undelivered event is, 0 when there is none.
+// It is unknown when events are left but the oldest was not found.
+func (b *Backlog) Age() (age time.Duration, known bool) {
+	switch {
+	case b == nil:
+		return 0, false
+	case !b.Oldest.IsZero():
+		return max(b.Now.Sub(b.Oldest), 0), true // the application's clock may be ahead
+	default:
+		return 0, b.Exact && b.Events == 0
+	}
+}
+
+// Headroom returns how long until a retention reaches the oldest undelivered
+// event. It is negative where the event has outlived it, and unknown where the
+// age is, or without a retention (0).
+func (b *Backlog) Headroom(retention time.Duration) (left time.Duration, known bool) {
+	age, known := b.Age()
+	return retention - age, known && retention > 0
+}
