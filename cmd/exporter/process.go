@@ -13,6 +13,7 @@ type process struct {
 	stdin  io.Reader
 	stdout io.Writer // results
 	stderr io.Writer // words
+	pipes  pipes     // empty outside of tests
 }
 
 func newProcess(environ []string, stdin io.Reader, stdout, stderr io.Writer) *process {

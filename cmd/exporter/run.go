@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
+)
+
+const runHelp = `Export the events of every configured consumer until the process is asked to
+stop. SIGTERM finishes the batch in flight within EXPORTER_SHUTDOWN_GRACE, gives
+the consumers up, and exits 0; a second signal exits at once.
+
+With --once it exports until every consumer is caught up and then exits 0. Ids
+that may still appear stay open in the cursor, are reported, and are delivered
+by the next run.`
+
+// pipes lets a test wrap the parts of a pipeline before it runs.
+type pipes struct {
+	cursor func(exporter.Cursor) exporter.Cursor
+	sink   func(exporter.Sink) exporter.Sink
+}
+
+func (p pipes) wrapCursor(c exporter.Cursor) exporter.Cursor {
+	if p.cursor == nil {
+		return c
+	}
+	return p.cursor(c)
+}
+
+func (p pipes) wrapSink(s exporter.Sink) exporter.Sink {
+	if p.sink == nil {
+		return s
+	}
+	return p.sink(s)
+}
+
+func newRunCommand(p *process) *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Export until asked to stop",
+		Long:    runHelp,
+		Example: "  exporter run\n  exporter run --once",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(p.env)
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), c, once, p.logger(c.Log), p)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "export until caught up, then exit")
+	return cmd
+}
+
+// run wires one process: pools, metrics, HTTP, and a supervisor per consumer.
+func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process) error {
+	e, err := newEngine(ctx, c, once, log)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	e.pipes, e.out = p.pipes, p.stdout
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	e.metrics = exporter.NewMetrics(registry)
+	if err := registerLag(registry, e); err != nil {
+		return err
+	}
+	server := &HTTPServer{
+		Addr: c.Exporter.HTTPAddr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
+		Live: e.live, Ready: e.ready, Log: log,
+	}
+	if err := server.Listen(); err != nil {
+		return err
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	var group errgroup.Group
+	group.Go(func() error { return server.Serve(serving) })
+	group.Go(func() error {
+		defer stopServing()
+		return e.run(ctx)
+	})
+	return group.Wait()
+}
+
+// engine is what the consumers of one process share.
+type engine struct {
+	config  Config
+	once    bool
+	log     *slog.Logger
+	docket  *pgxpool.Pool
+	export  *pgxpool.Pool
+	renewal *pgxpool.Pool
+	store   *cursor.Store
+	metrics *exporter.Metrics
+	pipes   pipes
+	out     io.Writer
+
+	health health
+}
+
+func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*engine, error) {
+	e := &engine{config: c, once: once, log: log}
+	consumers := int32(len(c.Consumers))
+	for _, pool := range []struct {
+		into **pgxpool.Pool
+		url  DatabaseURL
+		size int32
+	}{
+		{&e.docket, c.Database.Docket, consumers + 1},
+		{&e.export, c.Database.Export, consumers + 1},
+		{&e.renewal, c.Database.Export, 1},
+	} {
+		p, err := openPool(ctx, pool.url, pool.size)
+		if err != nil {
+			e.close()
+			return nil, err
+		}
+		*pool.into = p
+	}
+	e.store = cursor.NewStore(e.export, e.renewal, c.Database.ExportSchema)
+	return e, nil
+}
+
+func (e *engine) close() {
+	for _, p := range []*pgxpool.Pool{e.docket, e.export, e.renewal} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// run prepares and then supervises the consumers until ctx ends or, with once,
+// until all have caught up.
+func (e *engine) run(ctx context.Context) error {
+	if err := e.prepare(ctx); err != nil {
+		return err
+	}
+	// Work outlives the signal by the grace, less what giving the leases up takes.
+	work, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		e.log.Info("stopping; a batch in flight may finish", "grace", e.config.Exporter.ShutdownGrace.Value())
+		time.AfterFunc(e.config.Exporter.ShutdownGrace.Value()-releaseTime(e.config.Exporter.ShutdownGrace.Value()), func() {
+			end(errGraceOver)
+		})
+	})()
+	errs := make([]error, len(e.config.Consumers))
+	var group errgroup.Group
+	for i, c := range e.config.Consumers {
+		s := e.supervisor(c)
+		group.Go(func() error {
+			errs[i] = s.run(work, ctx.Done())
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+var errGraceOver = errors.New("the time for finishing is over")
+
+// releaseTime is the part of the grace that is kept for giving up the leases.
+func releaseTime(grace time.Duration) time.Duration { return min(2*time.Second, grace/4) }
+
+// live reports a consumer whose loop is stuck. A sink that is down, or a
+// database that does not answer, is not that.
+func (e *engine) live() error {
+	return e.health.stuck(2*e.config.Exporter.StatementTimeout.Value() + time.Minute)
+}
+
+// ready reports whether both databases answer and everything run needs is there.
+func (e *engine) ready(ctx context.Context) error {
+	if err := e.health.prepared(); err != nil {
+		return err
+	}
+	for name, pool := range map[string]*pgxpool.Pool{"Docket": e.docket, "export": e.export} {
+		if err := pool.Ping(ctx); err != nil {
+			return fmt.Errorf("the %s database does not answer: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/sinks/file"
+	"github.com/docket-exporter/exporter/sources/docket"
+)
+
+const (
+	claimInterval = 500 * time.Millisecond // between tries to take a consumer that another replica owns
+	pauseInterval = 2 * time.Second        // between looks at a paused consumer
+)
+
+// supervisor runs one consumer: it claims it, runs its pipeline, and acts on
+// how that ends. Consumers share nothing but the pools.
+type supervisor struct {
+	*engine
+	consumer ConsumerConfig
+	log      *slog.Logger
+	metrics  *exporter.ConsumerMetrics
+	stop     <-chan struct{}
+}
+
+func (e *engine) supervisor(c ConsumerConfig) *supervisor {
+	return &supervisor{engine: e, consumer: c, log: e.log.With("consumer", c.Name), metrics: e.metrics.Consumer(c.Name)}
+}
+
+// run keeps the consumer going until stop is closed or, with once, until it
+// has caught up. work bounds what goes on after stop.
+func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
+	s.stop = stop
+	var backoff exporter.Backoff
+	said := ""
+	for {
+		began := time.Now()
+		err := s.turn(work)
+		s.health.forget(s.consumer.Name)
+		if err == nil {
+			return nil
+		}
+		if s.stopping() {
+			return s.stopped(err)
+		}
+		if s.once && !errors.Is(err, exporter.ErrFenced) {
+			return fmt.Errorf("consumer %s: %w", s.consumer.Name, onceError(err))
+		}
+		if time.Since(began) > time.Minute {
+			backoff.Reset()
+		}
+		wait := s.judge(err, &backoff, &said)
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// turn owns the consumer once.
+func (s *supervisor) turn(work context.Context) error {
+	own, state, err := s.store.Claim(work, s.consumer.Name, s.config.Exporter.Replica, s.config.Exporter.LeaseTTL.Value())
+	if err != nil {
+		return err
+	}
+	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.String())
+	err = own.Run(work, s.heartbeat, func(ctx context.Context) error { return s.pipe(ctx, own, state) })
+	var pause *exporter.PauseError
+	if errors.As(err, &pause) {
+		if perr := s.paused(own, pause); perr != nil {
+			err = errors.Join(err, perr)
+		}
+	}
+	if !errors.Is(err, exporter.ErrFenced) {
+		s.release(own, errors.Is(err, exporter.ErrAbandoned))
+	}
+	if errors.Is(err, exporter.ErrAbandoned) && errors.Is(err, errGraceOver) {
+		s.log.Warn("the batch in flight was abandoned; it is sent again at the next start")
+		return nil
+	}
+	return err
+}
+
+// pipe runs the pipeline with a sink and a source of its own.
+func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporter.State) (err error) {
+	c := s.consumer
+	sink, err := file.Open(file.Config{
+		Dir: c.File.Dir, SegmentBytes: int64(c.File.SegmentBytes), SegmentAge: c.File.SegmentAge.Value(),
+	}, c.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sink.Close()) }()
+	filters, err := filtersOf(c)
+	if err != nil {
+		return err
+	}
+	p := &exporter.Pipeline{
+		Consumer: c.Name,
+		Cursor:   s.pipes.wrapCursor(own),
+		Sink:     s.pipes.wrapSink(sink),
+		Source: docket.New(s.docket, docket.Options{
+			Schema: s.config.Database.DocketSchema, Filters: filters,
+			Limits:      docket.Limits{Events: int(c.BatchEvents), Bytes: int64(c.BatchBytes)},
+			PayloadKeys: c.Payload.Keys, NoPayload: !c.Payload.Full && len(c.Payload.Keys) == 0,
+			StatementTimeout: s.config.Exporter.StatementTimeout.Value(),
+		}),
+		PollInterval: s.config.Exporter.PollInterval.Value(),
+		Linger:       c.Linger.Value(),
+		Once:         s.once,
+		Metrics:      s.metrics,
+		Log:          s.log,
+		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p) },
+	}
+	if err := p.Run(ctx, s.stop, state); err != nil {
+		return err
+	}
+	if s.once {
+		s.report()
+	}
+	return nil
+}
+
+// heartbeat is what a lease renewal carries.
+func (s *supervisor) heartbeat() cursor.Heartbeat {
+	p := s.health.of(s.consumer.Name)
+	var h cursor.Heartbeat
+	if !p.caughtUp.IsZero() {
+		ago := time.Since(p.caughtUp)
+		h.CaughtUp = &ago
+	}
+	for _, hole := range p.Blocked {
+		h.Holders = append(h.Holders, hole.Holders...)
+	}
+	if p.Err != nil {
+		h.LastError = p.Err.Error()
+	}
+	return h
+}
+
+// paused writes down that a person is needed.
+func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error {
+	ctx, cancel := s.last()
+	defer cancel()
+	s.log.Error("paused: a person is needed", "reason", why.Reason, "detail", why.Detail,
+		"then", "exporter consumer resume "+s.consumer.Name+" --reason …")
+	return own.Pause(ctx, why)
+}
+
+// release gives the consumer up, so that another replica can take it at once.
+func (s *supervisor) release(own *cursor.Cursor, abandoned bool) {
+	ctx, cancel := s.last()
+	defer cancel()
+	if err := own.Release(ctx, abandoned); err != nil {
+		s.log.Warn("the lease was not given up; it expires by itself", "err", err)
+		return
+	}
+	s.log.Info("released")
+}
+
+// last is the context for the writes that end an ownership, also after a stop.
+func (s *supervisor) last() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), releaseTime(s.config.Exporter.ShutdownGrace.Value()))
+}
+
+// judge logs why a turn ended, once for each reason, and says how long to wait.
+func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *string) time.Duration {
+	var owned *cursor.OwnedError
+	var paused *cursor.PausedError
+	var pause *exporter.PauseError
+	var panicked *exporter.PanicError
+	wait, level, what := backoff.Next(), slog.LevelWarn, "starting the consumer again"
+	args := []any{"err", err}
+	switch {
+	case errors.As(err, &panicked):
+		s.metrics.Panicked()
+		level, what = slog.LevelError, "panic in the consumer; starting it again"
+		args = append(args, "stack", string(panicked.Stack))
+	case errors.As(err, &owned):
+		wait, level, what = claimInterval, slog.LevelInfo, "standing by"
+		args = []any{"owner", owned.Owner}
+	case errors.As(err, &paused):
+		wait, what = pauseInterval, "paused"
+		args = []any{"reason", paused.Reason, "detail", paused.Detail, "by", paused.By}
+	case errors.As(err, &pause):
+		return pauseInterval
+	case errors.Is(err, exporter.ErrFenced):
+		wait, what = claimInterval, "lost the consumer to another replica"
+	}
+	if text := fmt.Sprint(what, args); text != *said || panicked != nil {
+		*said = text
+		s.log.Log(context.Background(), level, what, args...)
+	}
+	return wait
+}
+
+func (s *supervisor) stopping() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopped decides what of an error is worth an exit code after a stop was
+// asked for: nothing that a standby or a paused consumer, or the stop itself, causes.
+func (s *supervisor) stopped(err error) error {
+	var owned *cursor.OwnedError
+	var paused *cursor.PausedError
+	var pause *exporter.PauseError
+	if errors.As(err, &owned) || errors.As(err, &paused) || errors.As(err, &pause) ||
+		errors.Is(err, exporter.ErrFenced) || errors.Is(err, errGraceOver) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	s.log.Warn("stopped with an error", "err", err)
+	return nil
+}
+
+// onceError gives a paused consumer the exit code of one.
+func onceError(err error) error {
+	var paused *cursor.PausedError
+	if errors.As(err, &paused) {
+		return needsPerson(err)
+	}
+	return err
+}
+
+// report says how far a run with --once came.
+func (s *supervisor) report() {
+	at := s.health.of(s.consumer.Name).At
+	fmt.Fprintf(s.out, "%s caught up at %s\n", s.consumer.Name, at)
+	if n := at.Holes.Count(); n > 0 {
+		fmt.Fprintf(s.out, "%s keeps %d ids open that may still appear: %s\n", s.consumer.Name, n, at.Holes)
+	}
+}
+
+func filtersOf(c ConsumerConfig) (docket.Filters, error) {
+	var f docket.Filters
+	for _, x := range []struct {
+		into     *docket.Filter
+		patterns Patterns
+	}{{&f.Types, c.Types}, {&f.Tenants, c.Tenants}, {&f.Graphs, c.Graphs}} {
+		parsed, err := docket.ParseFilter(strings.Join(x.patterns, ","))
+		if err != nil {
+			return f, fmt.Errorf("consumer %s: %w", c.Name, err)
+		}
+		*x.into = parsed
+	}
+	return f, nil
+}
