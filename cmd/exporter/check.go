@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func newCheckCommand(p *process) *cobra.Command {
 // after a failure so that one run shows all of them.
 func check(ctx context.Context, c Config) *findings {
 	found := &findings{}
-	found.ok("configuration", fmt.Sprintf("%d consumers: %s", len(c.Consumers), strings.Join(c.Exporter.Consumers, ", ")))
+	found.ok("configuration", "consumers: "+strings.Join(c.Exporter.Consumers, ", "))
 	checkDocket(ctx, c, found)
 	checkExport(ctx, c.Database, found)
 	checkDirect(ctx, c.Database, found)

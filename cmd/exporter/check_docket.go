@@ -1,15 +1,48 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/docket-exporter/exporter/sources/docket"
+)
+
+const docketSubject = "Docket database"
 
 // checkDocket looks at the database that Docket writes to.
 func checkDocket(ctx context.Context, c Config, found *findings) {
-	const subject = "Docket database"
 	conn, err := connect(ctx, c.Database.Docket)
 	if err != nil {
-		found.failed(subject, err)
+		found.failed(docketSubject, err)
 		return
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	found.ok(subject, "reached "+c.Database.Docket.String())
+	found.ok(docketSubject, "reached "+c.Database.Docket.String())
+	schema := c.Database.DocketSchema
+	if err := docket.Verify(ctx, conn, schema); errors.Is(err, docket.ErrNoTable) {
+		found.failed(docketSubject, usage(err)) // most likely another schema is meant
+		return
+	}
+	list, err := docket.Check(ctx, conn, schema)
+	found.fromDocket(list)
+	if err != nil {
+		found.failed(docketSubject, explainDatabase(err))
+		return
+	}
+	if found.exitCode() != exitOK {
+		return // a table that cannot be read cannot be compared either
+	}
+	list, err = docket.CheckRetention(ctx, conn, schema, c.Exporter.Retention.Value())
+	found.fromDocket(list)
+	if err != nil {
+		found.failed(docketSubject, explainDatabase(err))
+	}
+}
+
+// fromDocket takes findings over. What is wrong in Docket's database does not
+// go away by itself.
+func (f *findings) fromDocket(list []docket.Finding) {
+	for _, x := range list {
+		f.add(finding{Level: string(x.Level), Subject: docketSubject, Text: x.Text, Hint: x.Hint, code: exitPerson})
+	}
 }

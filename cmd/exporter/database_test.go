@@ -104,6 +104,9 @@ func TestUnreachableServer(t *testing.T) {
 		if strings.Contains(r.stdout+r.stderr, "topsecret") {
 			t.Errorf("%q shows the password", args)
 		}
+		if n := strings.Count(r.stdout+r.stderr, "connection refused"); n > 2 { // check connects twice
+			t.Errorf("%q says it %d times", args, n)
+		}
 	}
 }
 

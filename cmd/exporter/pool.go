@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,13 +83,23 @@ func explainConnect(url DatabaseURL, err error) error {
 }
 
 // withoutURL drops the driver's description of the connection, which repeats
-// user and database for every host.
+// user and database, and says only once what happened to several attempts at
+// the same address.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return e.Unwrap()
+		lines := strings.Split(e.Unwrap().Error(), "\n")
+		return &connectError{strings.Join(slices.Compact(lines), "\n"), e.Unwrap()}
 	}
 	return err
 }
+
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
 
 func connectHint(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
+)
+
+func TestCheckFindsWhatIsWrongInDocket(t *testing.T) {
+	env, conn := installed(t)
+	command(t, env, "check").want(t, exitOK)
+	for _, x := range []struct{ spoil, mend, want string }{
+		{
+			"ALTER SEQUENCE docket_events_id_seq CACHE 20",
+			"ALTER SEQUENCE docket_events_id_seq CACHE 1", "CACHE 1",
+		},
+		{
+			"ALTER SEQUENCE docket_events_id_seq INCREMENT 10",
+			"ALTER SEQUENCE docket_events_id_seq INCREMENT 1", "INCREMENT",
+		},
+		{
+			"ALTER TABLE docket_events RENAME COLUMN step TO stage",
+			"ALTER TABLE docket_events RENAME COLUMN stage TO step", "step is missing",
+		},
+	} {
+		pgtest.Exec(t, conn, x.spoil)
+		command(t, env, "check").want(t, exitPerson, "FAIL", x.want)
+		pgtest.Exec(t, conn, x.mend)
+	}
+	command(t, env, "check").want(t, exitOK)
+}
+
+func TestCheckFindsMissingPrivileges(t *testing.T) {
+	env, conn := installed(t)
+	const role = "privileges_reader"
+	least := asRole(t, conn, env["DOCKET_DATABASE_URL"], role)
+	env["EXPORT_DATABASE_URL"], env["DOCKET_DATABASE_URL"] = env["DOCKET_DATABASE_URL"], least
+	grants := command(t, env, "migrate", "--print-grants", role).stdout
+	docket, _, _ := strings.Cut(grants, "-- In the database that holds")
+	if _, err := conn.PgConn().Exec(t.Context(), docket).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	command(t, env, "check").want(t, exitOK)
+	for _, object := range []string{"docket_runs", "docket_events", "docket_events_id_seq"} {
+		pgtest.Exec(t, conn, "REVOKE SELECT ON "+object+" FROM "+role)
+		command(t, env, "check").want(t, exitPerson, "FAIL", object)
+		pgtest.Exec(t, conn, "GRANT SELECT ON "+object+" TO "+role)
+	}
+}
+
+func TestCheckOfTheWrongSchema(t *testing.T) {
+	env, _ := installed(t)
+	env["DOCKET_SCHEMA"] = "jobs"
+	command(t, env, "check").want(t, exitUsage, "FAIL", `"jobs"`, "DOCKET_SCHEMA")
+}
