@@ -24,9 +24,9 @@ build: ## build bin/exporter, one static binary
 
 .PHONY: demo
 demo: ## export from a private PostgreSQL to files, with a verdict at the end (DEMO_SECONDS, DEMO_DATABASE_URL)
-	if [ -z "$${DEMO_DATABASE_URL:-}" ]; then tools/setup.sh postgres; fi
-	$(MAKE) --no-print-directory build
-	exec bin/exporter demo
+	@if [ -z "$${DEMO_DATABASE_URL:-}" ]; then tools/setup.sh postgres; fi
+	@$(MAKE) --no-print-directory build
+	@exec bin/exporter demo
 
 .PHONY: setup
 setup: ## install what the tests need: PostgreSQL, PgBouncer, a C compiler, unshare
@@ -38,14 +38,14 @@ test: setup ## run all tests with the race detector (ROUNDS of crashes, TESTFLAG
 
 .PHONY: fuzz
 fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
-	targets=$$(go test -list '^Fuzz' ./sources/docket/etf | grep '^Fuzz'); \
+	@targets=$$(go test -list '^Fuzz' ./sources/docket/etf | grep '^Fuzz'); \
 	for target in $$targets; do \
 		go test ./sources/docket/etf -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME); \
 	done
 
 .PHONY: lint
 lint: vet ## check formatting and run the linters
-	files=$$(git ls-files -co --exclude-standard '*.go'); \
+	@files=$$(git ls-files -co --exclude-standard '*.go'); \
 	unformatted=$$($(TOOL) gofumpt -l $$files); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) staticcheck ./...

@@ -23,14 +23,14 @@ func TestHTTPServer(t *testing.T) {
 		s.Live = func() error { return unless(&dead, "consumer feed has not turned for 5m") }
 		s.Ready = func(context.Context) error { return unless(&unready, "the Docket database is away") }
 	})
-	get(t, http.DefaultClient, url+"/metrics", http.StatusOK, "test_total 1")
-	get(t, http.DefaultClient, url+"/livez", http.StatusOK, "live\n")
-	get(t, http.DefaultClient, url+"/readyz", http.StatusOK, "ready\n")
+	wantResponse(t, http.DefaultClient, url+"/metrics", http.StatusOK, "test_total 1")
+	wantResponse(t, http.DefaultClient, url+"/livez", http.StatusOK, "live\n")
+	wantResponse(t, http.DefaultClient, url+"/readyz", http.StatusOK, "ready\n")
 	dead.Store(true)
 	unready.Store(true)
-	get(t, http.DefaultClient, url+"/livez", http.StatusServiceUnavailable, "not live: consumer feed")
-	get(t, http.DefaultClient, url+"/readyz", http.StatusServiceUnavailable, "not ready: the Docket database")
-	get(t, http.DefaultClient, url+"/other", http.StatusNotFound, "")
+	wantResponse(t, http.DefaultClient, url+"/livez", http.StatusServiceUnavailable, "not live: consumer feed")
+	wantResponse(t, http.DefaultClient, url+"/readyz", http.StatusServiceUnavailable, "not ready: the Docket database")
+	wantResponse(t, http.DefaultClient, url+"/other", http.StatusNotFound, "")
 }
 
 func TestHTTPServerWithTLSAndPassword(t *testing.T) {
@@ -47,8 +47,8 @@ func TestHTTPServerWithTLSAndPassword(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	url, _ := serve(t, file, client, nil)
 	url = strings.Replace(url, "http://", "https://", 1)
-	get(t, client, url+"/metrics", http.StatusUnauthorized, "")
-	get(t, client, strings.Replace(url, "https://", "https://prometheus:secret@", 1)+"/metrics", http.StatusOK, "test_total 1")
+	wantResponse(t, client, url+"/metrics", http.StatusUnauthorized, "")
+	wantResponse(t, client, strings.Replace(url, "https://", "https://prometheus:secret@", 1)+"/metrics", http.StatusOK, "test_total 1")
 }
 
 func TestHTTPAddressInUse(t *testing.T) {
@@ -90,7 +90,7 @@ func serve(t *testing.T, webConfig string, client *http.Client, change func(*HTT
 	return "http://" + s.Address(), s
 }
 
-func get(t *testing.T, client *http.Client, url string, status int, text string) {
+func wantResponse(t *testing.T, client *http.Client, url string, status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
