@@ -26,7 +26,7 @@ type Cursor struct {
 	dead  deadIDs
 	wrote time.Time
 
-	slow atomic.Bool // a long transaction is open in our database: see pace
+	slow atomic.Bool // a long transaction is open: see pace
 
 	renewing sync.Mutex
 	renewed  time.Time // when the last successful renewal was sent; monotonic
@@ -139,14 +139,15 @@ UPDATE {consumers}
 
 // Reopen implements exporter.Cursor. It is refused while a batch is in flight,
 // because that batch was read without the reopened rows and would pass them.
+// High may move forward with it, as with Accept.
 func (c *Cursor) Reopen(ctx context.Context, to exporter.Position, dead exporter.Ranges) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.row.intent != nil {
 		return fmt.Errorf("reopen %s: batch %d is in flight", c.name, c.row.batch)
 	}
-	if to.High != c.row.position.High || !c.row.position.Covers(to) {
-		return fmt.Errorf("reopen %s: %s does more than open ids of %s", c.name, to, c.row.position)
+	if to.High < c.row.position.High {
+		return fmt.Errorf("reopen %s: %s lies below %s", c.name, to, c.row.position)
 	}
 	want := c.row
 	want.position = to
@@ -163,7 +164,7 @@ func (c *Cursor) Reopen(ctx context.Context, to exporter.Position, dead exporter
 
 const reopen = `
 UPDATE {consumers}
-   SET holes = $5::text::int8multirange, dead = $6::text::int8multirange,
+   SET high_id = $4::bigint, holes = $5::text::int8multirange, dead = $6::text::int8multirange,
        updated_at = clock_timestamp(), revision = revision + 1
  WHERE uid = $1::text::uuid AND epoch = $2::bigint AND revision = $3::bigint AND paused_at IS NULL
-   AND high_id = $4::bigint AND holes <@ $5::text::int8multirange AND intent_high IS NULL`
+   AND high_id <= $4::bigint AND intent_high IS NULL`

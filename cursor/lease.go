@@ -33,7 +33,7 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	sent := time.Now()
 	var slow bool
 	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
-		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError)).Scan(&slow)
+		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds()).Scan(&slow)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
 	}
@@ -45,8 +45,9 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	return nil
 }
 
-// The answer says whether a transaction older than a minute is open in this
-// database, as far as our role may see: see pace.
+// The answer says whether a long transaction is open that keeps old versions of
+// the row alive, as far as our role may see: one in this database, or one in any
+// database that has written something. See pace.
 const renew = `
 UPDATE {consumers}
    SET lease_until = clock_timestamp() + $4::float8 * interval '1 second',
@@ -58,10 +59,10 @@ UPDATE {consumers}
                             ELSE clock_timestamp() END
  WHERE uid = $1::text::uuid AND epoch = $2::bigint AND owner = $3::text AND paused_at IS NULL
 RETURNING EXISTS (SELECT FROM pg_catalog.pg_stat_activity
-                   WHERE datname = current_database() AND backend_type = 'client backend'
-                     AND xact_start < clock_timestamp() - interval '1 minute')
+                   WHERE (datname = current_database() OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
+                     AND xact_start < clock_timestamp() - $8::float8 * interval '1 second')
        OR EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts
-                   WHERE database = current_database() AND prepared < clock_timestamp() - interval '1 minute')`
+                   WHERE prepared < clock_timestamp() - $8::float8 * interval '1 second')`
 
 // whyLost says why a renewal changed nothing.
 func (c *Cursor) whyLost(ctx context.Context) error {

@@ -87,4 +87,3 @@ func storable(s string) string {
 	}
 	return s
 }
-

@@ -20,6 +20,10 @@ type Store struct {
 	pool     *pgxpool.Pool
 	renewals *pgxpool.Pool
 	names    *strings.Replacer
+
+	// longTransaction is the age from which an open transaction slows writes
+	// down: see Cursor.pace.
+	longTransaction time.Duration
 }
 
 // NewStore uses the tables that migrations.Apply made in schema. Leases are
@@ -29,7 +33,7 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	if renewals == nil {
 		renewals = pool
 	}
-	return &Store{pool: pool, renewals: renewals, names: tables(schema)}
+	return &Store{pool: pool, renewals: renewals, names: tables(schema), longTransaction: time.Minute}
 }
 
 // sql fills the quoted table names into a statement.

@@ -76,9 +76,9 @@ func (c *Cursor) fenced(now row) error {
 	}
 }
 
-// slowestPace is the wait between writes while a long transaction is open in
-// our database. Until it ends no version of the row can be removed, and each
-// write makes all reads of it slower.
+// slowestPace is the wait between writes while a long transaction is open.
+// Until it ends no version of the row can be removed, and each write makes all
+// reads of it slower.
 const slowestPace = time.Second / 20
 
 func (c *Cursor) pace(ctx context.Context) error {
