@@ -17,11 +17,14 @@ func main() {
 // the process but what it is given, so that a test can call it. Environ is in
 // the form of os.Environ; ctx ends when the process is asked to stop.
 func Main(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := newProcess(environ, stdin, stdout, stderr)
+	return newProcess(environ, stdin, stdout, stderr).execute(ctx, args)
+}
+
+func (p *process) execute(ctx context.Context, args []string) int {
 	root := newRootCommand(p)
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
-		printError(stderr, err)
+		printError(p.stderr, err)
 		return exitCode(err)
 	}
 	return exitOK

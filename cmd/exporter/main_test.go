@@ -18,7 +18,7 @@ const asBinary = "EXPORTER_TEST_MAIN"
 func TestMain(m *testing.M) {
 	if os.Getenv(asBinary) == "1" {
 		_ = os.Unsetenv(asBinary) // else it would be an unknown variable
-		main()
+		mainWithFaults()
 	}
 	pgtest.Main(m)
 }

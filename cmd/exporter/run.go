@@ -16,6 +16,7 @@ import (
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/lag"
 )
 
 const runHelp = `Export the events of every configured consumer until the process is asked to
@@ -78,9 +79,7 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	e.metrics = exporter.NewMetrics(registry)
-	if err := registerLag(registry, e); err != nil {
-		return err
-	}
+	registry.MustRegister(lag.NewCollector(e.readLag, c.Exporter.Retention.Value(), log))
 	server := &HTTPServer{
 		Addr: c.Exporter.HTTPAddr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
 		Live: e.live, Ready: e.ready, Log: log,

@@ -71,7 +71,9 @@ func (s *supervisor) turn(work context.Context) error {
 		return err
 	}
 	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.String())
-	err = own.Run(work, s.heartbeat, func(ctx context.Context) error { return s.pipe(ctx, own, state) })
+	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
+		return bounded(ctx, func() error { return s.pipe(ctx, own, state) })
+	})
 	var pause *exporter.PauseError
 	if errors.As(err, &pause) {
 		if perr := s.paused(own, pause); perr != nil {
@@ -86,6 +88,27 @@ func (s *supervisor) turn(work context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// patience is how long after the end of its context a pipeline may take to return.
+const patience = time.Second
+
+// bounded calls f, and leaves it behind when it does not return after ctx has
+// ended: a sink that is deaf to its context must not keep a lease or the process.
+func bounded(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("%w, and its sink does not return: %w", exporter.ErrAbandoned, context.Cause(ctx))
+	}
 }
 
 // pipe runs the pipeline with a sink and a source of its own.
@@ -158,6 +181,9 @@ func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error 
 func (s *supervisor) release(own *cursor.Cursor, abandoned bool) {
 	ctx, cancel := s.last()
 	defer cancel()
+	if err := own.Renew(ctx, s.heartbeat()); err != nil { // the last word about how far it came
+		s.log.Debug("no last heartbeat", "err", err)
+	}
 	if err := own.Release(ctx, abandoned); err != nil {
 		s.log.Warn("the lease was not given up; it expires by itself", "err", err)
 		return

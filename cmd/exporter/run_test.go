@@ -1,0 +1,448 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/internal/docketsim"
+	"github.com/docket-exporter/exporter/internal/pgtest"
+)
+
+// site is a Docket database, the exporter's environment for it, and a look at both.
+type site struct {
+	t    *testing.T
+	env  map[string]string
+	dsn  string
+	pool *pgxpool.Pool
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	env, _ := installed(t)
+	dsn := env["DOCKET_DATABASE_URL"]
+	return &site{t: t, env: env, dsn: dsn, pool: pgtest.Pool(t, dsn)}
+}
+
+// insert writes n events of a run of its own.
+func (s *site) insert(run string, n int) {
+	s.t.Helper()
+	pgtest.Exec(s.t, s.pool, `INSERT INTO docket_runs (run_id, graph_id, graph_hash, status, state, claim_token, claimed_at, inserted_at, started_at, updated_at)
+		VALUES ($1, 'chain', 'hash', 'running', '\x83', gen_random_uuid(), now(), now(), now(), now()) ON CONFLICT DO NOTHING`, run)
+	pgtest.Exec(s.t, s.pool, `INSERT INTO docket_events (run_id, seq, type, step, payload, metadata, occurred_at, inserted_at)
+		SELECT $1, m + n, 'node_completed', 0, $3, $4, now(), clock_timestamp()
+		FROM generate_series(1, $2::int) n, (SELECT coalesce(max(seq), 0) m FROM docket_events WHERE run_id = $1) last`,
+		run, n, docketsim.EncodeEvent(map[string]any{"attempt": 1}), docketsim.EncodeEvent(map[string]any{}))
+}
+
+// delivered returns "run/seq" of every line of a consumer's files, in order.
+func (s *site) delivered(consumer string) []string {
+	s.t.Helper()
+	dir := s.env["CONSUMER_"+strings.ToUpper(consumer)+"_FILE_DIR"]
+	files, err := filepath.Glob(filepath.Join(dir, consumer+"-*.jsonl*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Sort(files)
+	var got []string
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue // renamed meanwhile
+		}
+		for line := range strings.Lines(string(text)) {
+			var e struct {
+				RunID string `json:"run_id"`
+				Seq   int64  `json:"seq"`
+			}
+			if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &e) == nil {
+				got = append(got, fmt.Sprintf("%s/%d", e.RunID, e.Seq))
+			}
+		}
+	}
+	return got
+}
+
+// await waits until a consumer has delivered n events.
+func (s *site) await(consumer string, n int) {
+	s.t.Helper()
+	pgtest.Until(s.t, 30*time.Second, fmt.Sprintf("%d events of %s", n, consumer), func() bool { return len(s.delivered(consumer)) >= n })
+}
+
+// status reads a consumer's row.
+func (s *site) status(consumer string) cursor.Status {
+	s.t.Helper()
+	config, err := pgxpool.ParseConfig(s.dsn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer pool.Close()
+	status, err := cursor.NewStore(pool, nil, "docket_export").Get(s.t.Context(), consumer)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return status
+}
+
+// also adds a consumer.
+func (s *site) also(name string) {
+	s.env["EXPORTER_CONSUMERS"] += "," + name
+	s.env["CONSUMER_"+strings.ToUpper(name)+"_SINK"] = "file"
+	s.env["CONSUMER_"+strings.ToUpper(name)+"_FILE_DIR"] = s.t.TempDir()
+}
+
+func (s *site) wantDelivered(consumer, run string, n int) {
+	s.t.Helper()
+	var want []string
+	for seq := range n {
+		want = append(want, fmt.Sprintf("%s/%d", run, seq+1))
+	}
+	if got := s.delivered(consumer); !slices.Equal(got, want) {
+		s.t.Fatalf("%s delivered %v, want %d events of %s", consumer, got, n, run)
+	}
+}
+
+func TestRunOnce(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 12)
+	s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = "5"
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitOK, "analytics caught up at 12")
+	s.wantDelivered("analytics", "r", 12)
+	s.insert("r", 1)
+	command(t, s.env, "run", "--once").want(t, exitOK, "analytics caught up at 13")
+	s.wantDelivered("analytics", "r", 13)
+}
+
+func TestRunOnceReportsOpenIDs(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	holder := pgtest.Connect(t, s.dsn)
+	pgtest.Exec(t, holder, "BEGIN")
+	pgtest.Exec(t, holder, "SELECT nextval('docket_events_id_seq')")
+	s.insert("r", 2)
+	command(t, s.env, "run", "--once").want(t, exitOK, "analytics caught up at 3-{[1,1]}", "keeps 1 ids open")
+	pgtest.Exec(t, holder, "COMMIT")
+	command(t, s.env, "run", "--once").want(t, exitOK, "analytics caught up at 3\n")
+}
+
+func TestSigtermFinishesTheBatchInFlight(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	c := start(t, s.env, slowSink+" 1", "run")
+	c.awaitLine("at slow")
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(20 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	s.wantDelivered("analytics", "r", 3)
+	if at := s.status("analytics"); at.Position.String() != "3" || at.Owner != "" || at.Intent != nil {
+		t.Fatalf("status %+v", at)
+	}
+}
+
+// A sink that never answers costs the grace and nothing else: the attempt does
+// not count, the lease is given up, the exit code is 0.
+func TestSigtermAbandonsAHungSink(t *testing.T) {
+	for _, fault := range []string{hungSink, deafSink} {
+		t.Run(fault, func(t *testing.T) {
+			s := newSite(t)
+			s.env["EXPORTER_SHUTDOWN_GRACE"] = "2s"
+			s.insert("r", 3)
+			c := start(t, s.env, fault+" 1", "run")
+			c.awaitLine("at " + fault)
+			began := time.Now()
+			c.signal(syscall.SIGTERM)
+			if code := c.wait(10 * time.Second); code != exitOK {
+				t.Fatalf("exit code %d\n%s", code, c.stderr)
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Fatalf("took %v of a grace of 2s", took)
+			}
+			at := s.status("analytics")
+			if at.Intent == nil || at.Intent.Attempt != 0 || at.Owner != "" || at.DeadLetters != 0 || at.Position.High != 0 {
+				t.Fatalf("status %+v, intent %+v", at, at.Intent)
+			}
+			command(t, s.env, "run", "--once").want(t, exitOK)
+			s.wantDelivered("analytics", "r", 3)
+		})
+	}
+}
+
+func TestSecondSignalExitsAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	c := start(t, s.env, deafSink+" 1", "run")
+	c.awaitLine("at deaf")
+	c.signal(syscall.SIGTERM)
+	pgtest.Until(t, 10*time.Second, "the first signal to be taken", func() bool { return strings.Contains(c.stderr.String(), "stopping") })
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(3 * time.Second); code != 128+int(syscall.SIGTERM) {
+		t.Fatalf("exit code %d", code)
+	}
+}
+
+// As PID 1 the kernel ignores signals without a handler, and there is no init
+// to reap or to pass them on.
+func TestSigtermAsPID1(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	dir := s.env["CONSUMER_ANALYTICS_FILE_DIR"]
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"unshare", "--pid", "--fork", "--kill-child"}
+	if os.Getuid() == 0 {
+		world(t, dir)
+		world(t, filepath.Dir(self))
+		argv = append(argv, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+	} else {
+		argv = append(argv[:1], append([]string{"--user"}, argv[1:]...)...)
+	}
+	c := startCommand(t, s.env, slowSink+" 1", append(argv, self, "run")...)
+	c.awaitLine("at slow")
+	inner := pidOf(t, c.cmd.Process.Pid)
+	if err := syscall.Kill(inner, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.wait(20 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	s.wantDelivered("analytics", "r", 3)
+	if at := s.status("analytics"); at.Owner != "" || at.Position.High != 3 {
+		t.Fatalf("status %+v", at)
+	}
+}
+
+// world lets every user enter a directory and write to it.
+func world(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for up := filepath.Dir(dir); strings.HasPrefix(up, os.TempDir()+"/"); up = filepath.Dir(up) {
+		if err := os.Chmod(up, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pidOf returns the child process of a process.
+func pidOf(t *testing.T, parent int) int {
+	t.Helper()
+	var pid int
+	pgtest.Eventually(t, 10*time.Second, func() error {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Sscan(string(text), &pid)
+		return err
+	})
+	return pid
+}
+
+// One consumer panics, another one's sink is down: the third goes on.
+func TestConsumersDoNotDisturbEachOther(t *testing.T) {
+	for _, fault := range []string{panicSink, refusedSink} {
+		t.Run(fault, func(t *testing.T) {
+			s := newSite(t)
+			s.also("feed")
+			s.insert("r", 3)
+			c := start(t, s.env, fault+" 0", "run")
+			s.await("analytics", 3)
+			want := map[string]string{panicSink: "panic in the consumer", refusedSink: "connection refused"}[fault]
+			pgtest.Until(t, 20*time.Second, "the fault to be logged", func() bool { return strings.Contains(c.stderr.String(), want) })
+			s.insert("r", 3)
+			s.await("analytics", 6)
+			if n := len(s.delivered("feed")); n != 0 {
+				t.Fatalf("feed delivered %d", n)
+			}
+			c.signal(syscall.SIGTERM)
+			if code := c.wait(20 * time.Second); code != exitOK {
+				t.Fatalf("exit code %d\n%s", code, c.stderr)
+			}
+			command(t, s.env, "run", "--once").want(t, exitOK)
+			s.wantDelivered("feed", "r", 6)
+			s.wantDelivered("analytics", "r", 6)
+		})
+	}
+}
+
+func TestPauseAndResumeARunningConsumer(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.insert("r", 2)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 2)
+	command(t, s.env, "consumer", "pause", "analytics", "--reason", "the warehouse moves").want(t, exitOK)
+	pgtest.Until(t, 10*time.Second, "the owner to stop", func() bool { return strings.Contains(c.stderr.String(), "the warehouse moves") })
+	s.insert("r", 2)
+	command(t, s.env, "status").want(t, exitPerson, "paused", "the warehouse moves")
+	if n := len(s.delivered("analytics")); n != 2 {
+		t.Fatalf("a paused consumer delivered %d", n)
+	}
+	command(t, s.env, "consumer", "resume", "analytics", "--reason", "it has moved").want(t, exitOK)
+	s.await("analytics", 4)
+	s.wantDelivered("analytics", "r", 4)
+	c.signal(syscall.SIGTERM)
+	c.wait(20 * time.Second)
+}
+
+// We never hold a transaction open while a sink works.
+func TestNoTransactionDuringADelivery(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	c := start(t, s.env, hungSink+" 1", "run")
+	c.awaitLine("at hung")
+	for range 20 {
+		age := pgtest.Value[float64](t, s.pool, `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
+			FROM pg_stat_activity WHERE application_name = 'docket-exporter'`)
+		if age > 1 {
+			t.Fatalf("a transaction of ours is %.1f s old", age)
+		}
+	}
+	c.kill()
+}
+
+func TestUndecodableRowBecomesADeadLetter(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x8368' WHERE seq = 2`)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 3")
+	if got := s.delivered("analytics"); !slices.Equal(got, []string{"r/1", "r/3"}) {
+		t.Fatalf("delivered %v", got)
+	}
+	row := pgtest.Value[string](t, s.pool, `SELECT concat_ws(' ', run_id, seq, event_id, class, encode(payload, 'hex'), state, reason) FROM docket_export.dead_letters`)
+	if !strings.HasPrefix(row, "r 2 2 undecodable 8368 open payload: ") {
+		t.Fatalf("dead letter %q", row)
+	}
+}
+
+// A release of Docket that writes another envelope must not fill the dead letters.
+func TestUnknownEnvelopeVersionPauses(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 2)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x8368047706646f636b6574610277056576656e747400000000'`)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitPerson, "unknown_envelope_version", "another Docket version")
+	if at := s.status("analytics"); at.Position.High != 0 || at.DeadLetters != 0 || at.Paused == nil {
+		t.Fatalf("status %+v", at)
+	}
+	command(t, s.env, "run", "--once").want(t, exitPerson, "was paused by")
+}
+
+func TestRunRefusesASequenceWithACache(t *testing.T) {
+	s := newSite(t)
+	pgtest.Exec(t, s.pool, `ALTER SEQUENCE docket_events_id_seq CACHE 20`)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	for _, args := range [][]string{{"run"}, {"run", "--once"}, {"check"}} {
+		command(t, s.env, args...).want(t, exitPerson, "ALTER SEQUENCE", "CACHE 1")
+	}
+}
+
+func TestRunRefusesAnotherTableShape(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 1)
+	pgtest.Exec(t, s.pool, `ALTER TABLE docket_events DROP COLUMN metadata`)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitPerson, "metadata is missing")
+}
+
+// Docket may be installed after the exporter.
+func TestRunWaitsForDocketsTables(t *testing.T) {
+	s := newSite(t)
+	s.env["DOCKET_SCHEMA"] = "acme"
+	c := start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the hint", func() bool { return strings.Contains(c.stderr.String(), "DOCKET_SCHEMA") })
+	once := command(t, with("EXPORTER_HTTP_ADDR=127.0.0.1:0", "DOCKET_SCHEMA=acme", "DOCKET_DATABASE_URL="+s.dsn, "CONSUMER_ANALYTICS_FILE_DIR="+t.TempDir()), "run", "--once")
+	once.want(t, exitUsage, `schema "acme" has no docket_events`)
+	if err := docketsim.Install(t.Context(), s.pool, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Until(t, 20*time.Second, "the claim", func() bool { return strings.Contains(c.stderr.String(), "claimed") })
+	c.signal(syscall.SIGTERM)
+	c.wait(20 * time.Second)
+}
+
+// A mistyped name must not start a new history beside an old cursor.
+func TestMistypedConsumerIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 1)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	typo := with("EXPORTER_HTTP_ADDR=127.0.0.1:0", "DOCKET_DATABASE_URL="+s.dsn, "EXPORTER_CONSUMERS=analitics",
+		"CONSUMER_ANALITICS_SINK=file", "CONSUMER_ANALITICS_FILE_DIR="+t.TempDir())
+	delete(typo, "CONSUMER_ANALYTICS_SINK")
+	delete(typo, "CONSUMER_ANALYTICS_FILE_DIR")
+	command(t, typo, "run", "--once").want(t, exitUsage, "consumer analitics is new", "analytics", "consumer rename", "CONSUMER_ANALITICS_START")
+	if at := s.status("analytics"); at.Position.High != 1 {
+		t.Fatalf("status %+v", at)
+	}
+	typo["CONSUMER_ANALITICS_START"] = "latest"
+	command(t, typo, "run", "--once").want(t, exitOK, "analitics caught up at 1")
+}
+
+func TestMetricsAndHealth(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 3)
+	var addr string
+	pgtest.Until(t, 10*time.Second, "the address", func() bool {
+		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
+		addr, _, _ = strings.Cut(rest, `"`)
+		return addr != ""
+	})
+	for _, path := range []string{"/livez", "/readyz"} {
+		pgtest.Eventually(t, 10*time.Second, func() error { return scrape("http://"+addr+path, "") })
+	}
+	for _, want := range []string{
+		`docket_exporter_events_accepted_total{consumer="analytics"} 3`, `docket_exporter_lag_events{consumer="analytics"} 0`,
+		`docket_exporter_lag_seconds{consumer="analytics"} 0`, `docket_exporter_position_high_id{consumer="analytics"} 3`,
+		`docket_exporter_open_holes{consumer="analytics"} 0`, `docket_exporter_consumer_owned{consumer="analytics"} 1`,
+		`docket_exporter_holes_filled_total{consumer="analytics"} 0`, `docket_exporter_late_rows_total{consumer="analytics"} 0`,
+		`docket_exporter_headroom_seconds{`, `docket_exporter_delivery_seconds_count{consumer="analytics"} 1`, `docket_exporter_build_info{`,
+	} {
+		if want == `docket_exporter_headroom_seconds{` && s.env["RETENTION_EVENTS"] == "none" {
+			continue
+		}
+		pgtest.Eventually(t, 10*time.Second, func() error { return scrape("http://"+addr+"/metrics", want) })
+	}
+	c.kill()
+}
+
+func scrape(url, want string) error {
+	r, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if r.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+		return fmt.Errorf("%s: %s, lacks %q:\n%s", url, r.Status, want, text)
+	}
+	return nil
+}
