@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/docket-exporter/exporter/internal/docketsim"
+	"github.com/docket-exporter/exporter/internal/pgtest"
+	"github.com/docket-exporter/exporter/internal/verdict"
+)
+
+// rounds scales the tests that repeat at random.
+func rounds(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("ROUNDS")
+	if text == "" {
+		return 5
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("ROUNDS=%q is not a number of rounds", text)
+	}
+	return n
+}
+
+// TestKilledAtEveryPoint kills the exporter with SIGKILL at each named point
+// and after random progress, while Docket writes, and starts it again with
+// another batch size. Afterwards the files hold what the table holds: every
+// event, in order per run. The file sink reads back what it had written, so
+// nothing is doubled either.
+func TestKilledAtEveryPoint(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_LEASE_TTL"] = "1s" // a killed owner is taken over soon
+	rng := rand.New(rand.NewPCG(1, 2))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	writer := docketsim.NewWriter(pgtest.Pool(t, s.dsn+"&pool_max_conns=8"), "public")
+	writer.Concurrency, writer.Rate, writer.SlowMax = 8, 400, 300*time.Millisecond
+	wrote := make(chan error, 1)
+	go func() { wrote <- writer.Run(ctx) }()
+
+	points := []string{beforeBegin, afterBegin, midDeliver, accepted, recorded, ""}
+	for round := range rounds(t) {
+		for _, point := range points {
+			s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = fmt.Sprint(1 + rng.IntN(400))
+			fault := ""
+			if point != "" {
+				fault = fmt.Sprint(point, " ", 1+rng.IntN(4))
+			}
+			before := s.high()
+			c := start(t, s.env, fault, "run")
+			if point != "" {
+				c.awaitLine("at " + point)
+			} else {
+				pgtest.Until(t, 30*time.Second, "progress", func() bool { return s.high() > before })
+			}
+			c.kill()
+			if at := s.high(); at < before {
+				t.Fatalf("round %d, %s: the position went back from %d to %d", round, point, before, at)
+			}
+		}
+	}
+	stop()
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	pgtest.Until(t, 10*time.Second, "the lease of the killed owner to expire", func() bool { return !s.status("analytics").LeaseLive })
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	r, err := verdict.Read(t.Context(), s.pool, "public", nil, s.env["CONSUMER_ANALYTICS_FILE_DIR"], "analytics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r)
+	if !r.Clean() || r.Events < 100 {
+		t.Fatalf("%s\n%v", r, r.Examples)
+	}
+}
+
+// high is the consumer's High, 0 while it does not exist.
+func (s *site) high() int64 {
+	s.t.Helper()
+	return pgtest.Value[int64](s.t, s.pool, `SELECT coalesce(max(high_id), 0) FROM docket_export.consumers`)
+}
