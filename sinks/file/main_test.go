@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -45,20 +46,22 @@ func child(t *testing.T, name, dir string) *exec.Cmd {
 // crashBatch is what the killed child delivers and the parent delivers again.
 const (
 	crashSeed   = 77
-	crashRuns   = 400
-	crashPerRun = 250
+	crashRuns   = 100
+	crashPerRun = 200
 )
 
-// deliverForEver delivers the crash batch in small writes, and does not stop
-// by itself: an acceptance would leave nothing to be killed.
+// deliverForEver delivers the crash batch in small writes and stops after a
+// quarter of them: it has to be killed in the middle.
 func deliverForEver(dir string) error {
 	s, err := Open(Config{Dir: dir}, "feed")
 	if err != nil {
 		return err
 	}
 	s.chunk = 1
-	if err := s.Deliver(context.Background(), sinktest.Batch(crashSeed, crashRuns, crashPerRun)); err != nil {
-		return err
-	}
-	return fmt.Errorf("the batch was accepted before the kill came")
+	b := sinktest.Batch(crashSeed, crashRuns, crashPerRun)
+	return s.Deliver(&callsAt{Context: context.Background(), look: len(b.Events) / 4, call: func() {
+		for {
+			_ = syscall.Pause() // returns at each of the runtime's own signals
+		}
+	}}, b)
 }

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -158,16 +159,18 @@ func TestStaleAndNewOwner(t *testing.T) {
 // this one had no segment of its own to be taken.
 func TestAnotherOwnerWhileNothingWasOpen(t *testing.T) {
 	dir := t.TempDir()
-	b := sinktest.Batch(1, 2, 5)
+	b0, b := sinktest.Batch(1, 2, 5), sinktest.Batch(2, 2, 5)
+	first := open(t, Config{Dir: dir}, "feed")
+	deliver(t, first, b0)
 	idle := open(t, Config{Dir: dir}, "feed")
-	deliver(t, idle, exporter.Batch{})
+	deliver(t, idle, b0) // all of it is there: no segment is begun
 	other := open(t, Config{Dir: dir}, "feed")
 	deliver(t, other, b)
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
 	deliver(t, idle, b)
-	expectOnce(t, dir, "feed", b)
+	expectOnce(t, dir, "feed", b0, b)
 }
 
 // TestCancelledThenTaken has the context end within a batch whose whole lines a
@@ -181,8 +184,10 @@ func TestCancelledThenTaken(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	fresh := open(t, Config{Dir: dir}, "feed")
+	expectOnce(t, dir, "feed", exporter.Batch{Events: b.Events[:19]}) // one look came before the first line
 	deliver(t, fresh, b)
-	if err := stale.Close(); err != nil {
+	deliver(t, stale, b) // it owns the consumer again
+	if err := errors.Join(stale.Close(), fresh.Close()); err != nil {
 		t.Error(err)
 	}
 	expectOnce(t, dir, "feed", b)
