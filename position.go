@@ -23,7 +23,7 @@ func (p Position) Contains(id int64) bool { return id <= p.High && !p.Holes.Cont
 // Covers reports whether everything done in q is done in p.
 func (p Position) Covers(q Position) bool { return len(q.Minus(p)) == 0 }
 
-// Equal reports whether p and q mark the same ids as done.
+// Equal reports whether p and q are the same: High and the open ids below it.
 func (p Position) Equal(q Position) bool {
 	return p.High == q.High && slices.Equal(p.Holes, q.Holes)
 }

@@ -12,7 +12,8 @@ import (
 type Range struct{ Lo, Hi int64 }
 
 // Ranges is a set of ids: ascending, disjoint and not adjacent, so that equal
-// sets are equal slices. The zero value is empty. Methods return new sets.
+// sets are equal slices. The zero value is empty. No method but Append changes
+// its operands; a result may share their arrays.
 type Ranges []Range
 
 // Contains reports whether id is in the set.
@@ -23,14 +24,15 @@ func (r Ranges) Contains(id int64) bool {
 
 // Count returns the number of ids in the set, at most MaxInt64.
 func (r Ranges) Count() int64 {
-	var n uint64
+	n := int64(0)
 	for _, x := range r {
-		n += uint64(x.Hi) - uint64(x.Lo) + 1
-		if n > math.MaxInt64 {
+		below := uint64(x.Hi) - uint64(x.Lo) // one less than the range has, which would not fit for all ids
+		if below >= uint64(math.MaxInt64-n) {
 			return math.MaxInt64
 		}
+		n += int64(below) + 1
 	}
-	return int64(n)
+	return n
 }
 
 // Union returns the ids in r or in s.
@@ -168,11 +170,12 @@ func parseRange(s string) (Range, error) {
 	lo, hi, comma := strings.Cut(inner, ",")
 	from, err1 := strconv.ParseInt(lo, 10, 64)
 	to, err2 := strconv.ParseInt(hi, 10, 64)
-	if s[len(s)-1] == ')' && to > math.MinInt64 {
-		to--
-	}
-	if !ok || !comma || err1 != nil || err2 != nil || from > to {
+	excluded := s[len(s)-1] == ')'
+	if !ok || !comma || err1 != nil || err2 != nil || from > to || excluded && from == to {
 		return Range{}, fmt.Errorf("%q is not a range such as [120300,120302]", s)
+	}
+	if excluded {
+		to--
 	}
 	return Range{from, to}, nil
 }
