@@ -212,3 +212,23 @@ func TestCloseAfterCancel(t *testing.T) {
 	deliver(t, open(t, Config{Dir: dir}, "feed"), b)
 	expectOnce(t, dir, "feed", b)
 }
+
+// TestTakenAndGivenBack has a new owner that only repaired: the old one must
+// see which of its unaccepted lines were kept.
+func TestTakenAndGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	b := sinktest.Batch(2, 2, 50)
+	s := open(t, Config{Dir: dir}, "feed")
+	s.chunk = 1
+	if err := s.Deliver(t.Context(), sinktest.Batch(1, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Deliver(&endsAfter{Context: t.Context(), looks: 20}, b); err == nil {
+		t.Fatal("accepted")
+	}
+	if err := open(t, Config{Dir: dir}, "feed").Close(); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, s, b)
+	expectOnce(t, dir, "feed", sinktest.Batch(1, 1, 1), b)
+}
