@@ -43,6 +43,13 @@ fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
 		go test ./sources/docket/etf -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME); \
 	done
 
+.PHONY: bench
+bench: ## measure rate, processor time, memory, latency and idle cost beside their targets (BENCH_EVENTS, BENCH_ONLY, BENCH_PROFILE)
+	@tools/setup.sh postgres
+	@$(MAKE) --no-print-directory build
+	@go build -o bin/bench ./internal/bench
+	@exec bin/bench
+
 .PHONY: lint
 lint: vet ## check formatting and run the linters
 	@files=$$(git ls-files -co --exclude-standard '*.go'); \
