@@ -1,0 +1,4 @@
+// Package subprocess runs programs beside this process, for `exporter demo` and the
+// soak: their words go into a file, and on Linux they end when this process
+// does, however that happens.
+package subprocess
