@@ -11,6 +11,7 @@ func newCommands(p *process) []*cobra.Command {
 		newStatusCommand(p),
 		newCursorCommand(p),
 		newConsumerCommand(p),
+		newDemoCommand(p),
 		newVersionCommand(p),
 	}
 }
