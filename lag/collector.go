@@ -3,7 +3,6 @@ package lag
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,8 +27,8 @@ type Collector struct {
 	log       *slog.Logger
 	series    series
 
-	mu        sync.Mutex // held while reading: the others wait and share
-	consumers []Consumer // nil after a failure
+	turn      chan struct{} // holds one token while somebody reads: the others wait and share
+	consumers []Consumer    // nil after a failure
 	failing   bool
 	collected time.Time // of the last successful read
 	next      time.Time // when it is read again
@@ -41,7 +40,7 @@ var _ prometheus.Collector = (*Collector)(nil)
 // returns all consumers and must end with its context; retention is how long
 // events are kept, 0 for ever.
 func NewCollector(read func(context.Context) ([]Consumer, error), retention time.Duration, log *slog.Logger) *Collector {
-	return &Collector{read: read, retention: retention, log: log, series: newSeries()}
+	return &Collector{read: read, retention: retention, log: log, series: newSeries(), turn: make(chan struct{}, 1)}
 }
 
 // Describe implements prometheus.Collector.
@@ -60,8 +59,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 
 // latest returns what was read last, reading where that is too old.
 func (c *Collector) latest() ([]Consumer, time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	start := time.Now()
 	if start.Before(c.next) {
 		return c.consumers, c.collected
