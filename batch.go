@@ -1,9 +1,11 @@
 package exporter
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -51,25 +53,46 @@ func (b *Batch) Empty() bool { return len(b.Events) == 0 && len(b.Poison) == 0 }
 // Hash covers the identities of the batch in order, undeliverable rows included.
 func (b *Batch) Hash() [sha256.Size]byte {
 	h := sha256.New()
-	var line []byte
+	var piece []byte
 	for i := range b.Events {
-		line = append(b.Events[i].Identity().AppendKey(line[:0]), '\n')
-		h.Write(line)
+		piece = append(b.Events[i].Identity().appendEncoding(piece[:0]), '\n')
+		h.Write(piece)
 	}
 	for i := range b.Poison {
-		line = append(b.Poison[i].Event.Identity().AppendKey(line[:0]), '!', '\n')
-		h.Write(line)
+		piece = append(b.Poison[i].Event.Identity().appendEncoding(piece[:0]), '!', '\n')
+		h.Write(piece)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Sort puts the events into the order in which they are offered to a sink.
+// Sort puts the events into the order in which they are offered to a sink:
+// by run, seq and id. Runs are ordered by their bytes. The result may have
+// another array than before.
 func (b *Batch) Sort() {
-	slices.SortFunc(b.Events, func(x, y Event) int { return x.Identity().Compare(y.Identity()) })
+	compare := func(x, y *Event) int {
+		if c := strings.Compare(x.RunID, y.RunID); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(x.Seq, y.Seq), cmp.Compare(x.ID, y.ID))
+	}
+	order := make([]*Event, len(b.Events)) // an event is large: move each one once
+	for i := range b.Events {
+		order[i] = &b.Events[i]
+	}
+	if slices.IsSortedFunc(order, compare) {
+		return
+	}
+	slices.SortFunc(order, compare)
+	sorted := make([]Event, len(order))
+	for i, e := range order {
+		sorted[i] = *e
+	}
+	b.Events = sorted
 }
 
 // Source reads a Docket database for one consumer. Implementations are not
-// safe for concurrent use.
+// safe for concurrent use, and may reuse a batch's memory at the second call
+// after the one that returned it.
 type Source interface {
 	// Poll returns the next batch after from; an empty batch when there is
 	// nothing new. It never waits for an open id. A *PauseError says that the

@@ -1,11 +1,9 @@
 package exporter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -14,7 +12,7 @@ import (
 func (r *run) replay(in Intent) error {
 	var b Batch
 	err := r.insist(Reading, "read", func() (err error) {
-		b, err = r.Source.Replay(r.ctx, r.at, in.To)
+		b, err = r.source.Replay(r.ctx, r.at, in.To)
 		return err
 	})
 	if err != nil {
@@ -25,6 +23,7 @@ func (r *run) replay(in Intent) error {
 	r.Log.Info("sending the interrupted batch again", "batch", in.Number, "from", r.at.String(), "to", in.To.String(), "events", len(b.Events))
 	var lost *Loss
 	if gone := in.Rows - b.Rows; gone > 0 {
+		r.others = gone
 		ids := in.To.Minus(r.at)
 		lost = &Loss{
 			IDs: Range{ids[0].Lo, ids[len(ids)-1].Hi}, Count: int64(gone),
@@ -54,10 +53,9 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	for _, p := range b.Poison {
 		letters = append(letters, DeadLetter{Rejection: p})
 	}
-	all := len(b.Events)
-	intent := Intent{Number: b.Number, To: b.To, Events: all, Rows: b.Rows, Hash: b.Hash()}
-	last := lastOf(b.Events)
-	backoff := r.Backoff
+	offered := b.Events
+	intent := Intent{Number: b.Number, To: b.To, Events: len(offered), Rows: b.Rows + r.others, Hash: b.Hash()}
+	p := patience{backoff: r.Backoff}
 	for ; len(b.Events) > 0; attempt++ {
 		intent.Attempt, b.Attempt = attempt, attempt
 		if err := r.insist(Recording, "begin", func() error { return r.Cursor.Begin(r.ctx, intent) }); err != nil {
@@ -72,22 +70,24 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 		if r.ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(r.ctx))
 		}
-		wait, err := r.answer(&b, &letters, err, &backoff)
+		wait, err := r.answer(&b, &letters, err, &p)
 		if err != nil {
 			return err
 		}
-		if !sleep(r.ctx, r.stop, wait) {
+		if len(b.Events) > 0 && !sleep(r.ctx, r.stop, wait) {
 			return r.stopped()
 		}
 	}
-	letterCount := len(letters)
-	if err := r.accept(Acceptance{
-		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: all - (letterCount - len(b.Poison)),
-		Last: last, DeadLetters: letters, Lost: lost,
+	events := len(offered) - (len(letters) - len(b.Poison))
+	if err := r.accept(recordDelivery, Acceptance{
+		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: events,
+		Last: lastOf(offered, letters), DeadLetters: letters, Lost: lost,
 	}); err != nil {
 		return err
 	}
-	r.Metrics.accepted(all-(letterCount-len(b.Poison)), time.Since(began))
+	if len(offered) > 0 {
+		r.Metrics.accepted(events, time.Since(began))
+	}
 	r.Metrics.settled(&b)
 	for _, l := range letters {
 		r.Metrics.deadLetter(l.Class)
@@ -96,9 +96,20 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	return nil
 }
 
+// patience is how a batch's failures are borne.
+type patience struct {
+	backoff Backoff
+	failed  int // in a row, without an event having been decided
+}
+
+func (p *patience) reset() {
+	p.failed = 0
+	p.backoff.Reset()
+}
+
 // answer acts on a sink's error: it takes out what is decided from b and says
 // how long to wait before the rest is offered again. An error ends the run.
-func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, backoff *Backoff) (time.Duration, error) {
+func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, p *patience) (time.Duration, error) {
 	var rejected *RejectedError
 	var partial *PartialError
 	var later *RetryAfterError
@@ -109,15 +120,19 @@ func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, backoff *Backof
 	case errors.As(err, &pause):
 		return 0, pause
 	case errors.As(err, &rejected):
-		if rest := without(b.Events, rejected.Rejections); len(rest) < len(b.Events) {
+		if rest, refused := divide(b.Events, rejected.Rejections); len(refused) > 0 {
 			b.Events = rest
-			for _, x := range rejected.Rejections {
+			for _, x := range refused {
 				*letters = append(*letters, DeadLetter{Rejection: x, Attempts: b.Attempt})
 			}
+			p.reset()
 			r.Metrics.retry("rejected")
 			return 0, nil
 		}
 	case errors.As(err, &partial):
+		if len(partial.Pending) < len(b.Events) {
+			p.reset()
+		}
 		b.Events, wait, reason = partial.Pending, partial.After, "partial"
 		if len(b.Events) == 0 {
 			return 0, nil
@@ -125,10 +140,10 @@ func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, backoff *Backof
 	case errors.As(err, &later):
 		wait = later.After
 	}
-	if r.Once && b.Attempt >= onceTries {
-		return 0, fmt.Errorf("deliver batch %d, tried %d times: %w", b.Number, b.Attempt, err)
+	if p.failed++; r.Once && p.failed >= onceTries {
+		return 0, fmt.Errorf("deliver batch %d, tried %d times: %w", b.Number, p.failed, err)
 	}
-	wait = max(wait, backoff.Next())
+	wait = max(wait, p.backoff.Next())
 	r.Metrics.retry(reason)
 	r.Log.Warn("the sink did not accept the batch; trying again", "batch", b.Number, "attempt", b.Attempt, "events", len(b.Events), "at", r.at.String(), "in", wait, "err", err)
 	r.step(Waiting, err)
@@ -143,21 +158,37 @@ func (r *run) stopped() error {
 	return errStopped
 }
 
-// without returns the events that are not among the rejected ones.
-func without(events []Event, rejected []Rejection) []Event {
-	gone := make(map[Identity]bool, len(rejected))
-	for i := range rejected {
-		gone[rejected[i].Event.Identity()] = true
+// divide parts events into those that were refused, each once and as it was
+// offered, and the rest. A rejection of another event is none.
+func divide(events []Event, rejections []Rejection) (rest []Event, refused []Rejection) {
+	named := make(map[Identity]Rejection, len(rejections))
+	for _, x := range rejections {
+		named[x.Event.Identity()] = x
 	}
-	return slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return gone[e.Identity()] })
+	for i := range events {
+		x, ok := named[events[i].Identity()]
+		if !ok {
+			rest = append(rest, events[i])
+			continue
+		}
+		x.Event = events[i]
+		refused = append(refused, x)
+	}
+	return rest, refused
 }
 
-// lastOf returns the identity of the event with the highest id.
-func lastOf(events []Event) *Identity {
-	if len(events) == 0 {
-		return nil
+// lastOf returns the identity of the event with the highest id that is not
+// among the letters.
+func lastOf(events []Event, letters []DeadLetter) *Identity {
+	aside := make(map[Identity]bool, len(letters))
+	for i := range letters {
+		aside[letters[i].Event.Identity()] = true
 	}
-	last := slices.MaxFunc(events, func(a, b Event) int { return cmp.Compare(a.ID, b.ID) })
-	identity := last.Identity()
-	return &identity
+	var last *Identity
+	for i := range events {
+		if id := events[i].Identity(); (last == nil || id.EventID > last.EventID) && !aside[id] {
+			last = &id
+		}
+	}
+	return last
 }

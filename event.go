@@ -51,15 +51,16 @@ func (i Identity) Key() string { return string(i.AppendKey(nil)) }
 // AppendKey appends the idempotency key to dst.
 func (i Identity) AppendKey(dst []byte) []byte {
 	var stack [256]byte
-	b := strconv.AppendInt(stack[:0], int64(len(i.RunID)), 10)
-	b = append(b, ':')
-	b = append(b, i.RunID...)
-	b = append(b, ':')
-	b = strconv.AppendInt(b, i.Seq, 10)
-	b = append(b, ':')
-	b = strconv.AppendInt(b, i.EventID, 10)
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(i.appendEncoding(stack[:0]))
 	return hex.AppendEncode(dst, sum[:])
+}
+
+// appendEncoding appends the unambiguous text that the key is made from.
+func (i Identity) appendEncoding(dst []byte) []byte {
+	dst = strconv.AppendInt(dst, int64(len(i.RunID)), 10)
+	dst = append(append(append(dst, ':'), i.RunID...), ':')
+	dst = append(strconv.AppendInt(dst, i.Seq, 10), ':')
+	return strconv.AppendInt(dst, i.EventID, 10)
 }
 
 // Compare orders identities by run, seq and id: the order in which events are

@@ -68,12 +68,14 @@ type Progress struct {
 // run is one call of Run.
 type run struct {
 	*Pipeline
-	ctx  context.Context
-	stop <-chan struct{}
+	source *readAhead
+	ctx    context.Context
+	stop   <-chan struct{}
 
 	at        Position // where we are
 	stored    Position // where the cursor is
 	storedAt  time.Time
+	others    int // rows between the stored position and the batch in hand that are not in it
 	dead      Ranges
 	number    int64
 	lastSweep time.Time
@@ -95,7 +97,7 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 		}
 	}()
 	r := &run{
-		Pipeline: p, ctx: ctx, stop: stop,
+		Pipeline: p, source: &readAhead{Source: p.Source}, ctx: ctx, stop: stop,
 		at: from.Position, stored: from.Position, storedAt: time.Now(), dead: from.Dead, number: from.Number,
 	}
 	if p.Log == nil {
@@ -104,6 +106,7 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 	if p.Metrics == nil {
 		p.Metrics = NewMetrics(nil).Consumer(p.Consumer)
 	}
+	defer r.source.stop()
 	if from.Intent != nil {
 		if err := r.replay(*from.Intent); err != nil {
 			return r.ended(err)
@@ -126,6 +129,9 @@ func (r *run) loop() error {
 	idle := time.Duration(0)
 	for {
 		b, err := r.read()
+		if errors.Is(err, errStopped) {
+			return r.finish()
+		}
 		if err != nil {
 			return err
 		}
@@ -136,7 +142,7 @@ func (r *run) loop() error {
 			}
 			idle = leastWait
 		default:
-			r.at, r.dead = b.To, r.deadAfter(b)
+			r.at, r.dead, r.others = b.To, r.deadAfter(b), r.others+b.Rows
 			r.Metrics.settled(&b)
 			if err := r.move(r.Once || time.Since(r.storedAt) >= moveEvery); err != nil {
 				return err
@@ -197,7 +203,7 @@ func (r *run) read() (Batch, error) {
 func (r *run) poll() (Batch, error) {
 	var b Batch
 	err := r.insist(Reading, "read", func() (err error) {
-		b, err = r.Source.Poll(r.ctx, r.at)
+		b, err = r.source.Poll(r.ctx, r.at)
 		return err
 	})
 	if err != nil {
@@ -229,7 +235,7 @@ func (r *run) insist(phase Phase, what string, f func() error) error {
 		r.Log.Warn("trying again", "doing", what, "at", r.at.String(), "in", wait, "err", err)
 		r.step(Waiting, err)
 		stop := r.stop
-		if phase == Recording { // what the sink has accepted is worth recording until ctx ends
+		if what == recordDelivery { // what the sink has accepted is worth recording until ctx ends
 			stop = nil
 		}
 		if !sleep(r.ctx, stop, wait) {
@@ -257,16 +263,24 @@ func (r *run) move(now bool) error {
 	if !now || r.at.Equal(r.stored) {
 		return nil
 	}
-	return r.accept(Acceptance{Number: r.number, To: r.at, Dead: r.dead})
+	return r.accept("move", Acceptance{Number: r.number, To: r.at, Dead: r.dead})
 }
 
-func (r *run) accept(a Acceptance) error {
-	err := r.insist(Recording, "record", func() error { return r.Cursor.Accept(r.ctx, a) })
+// recordDelivery is the one thing that a stop does not keep from being tried again.
+const recordDelivery = "record"
+
+func (r *run) accept(what string, a Acceptance) error {
+	err := r.insist(Recording, what, func() error { return r.Cursor.Accept(r.ctx, a) })
 	if err != nil {
 		return err
 	}
-	r.at, r.stored, r.dead, r.storedAt = a.To, a.To, a.Dead, time.Now()
+	r.wrote(a.To, a.Dead)
 	return nil
+}
+
+// wrote notes what the cursor holds.
+func (r *run) wrote(at Position, dead Ranges) {
+	r.at, r.stored, r.dead, r.storedAt, r.others = at, at, dead, time.Now(), 0
 }
 
 // sweep looks for rows that appeared after their ids were declared dead. No
@@ -277,7 +291,7 @@ func (r *run) sweep() error {
 	}
 	var late Ranges
 	err := r.insist(Reading, "sweep", func() (err error) {
-		late, err = r.Source.Visible(r.ctx, r.dead)
+		late, err = r.source.Visible(r.ctx, r.dead)
 		return err
 	})
 	if err != nil {
@@ -294,6 +308,6 @@ func (r *run) sweep() error {
 	r.Metrics.late(late.Count())
 	r.Log.Error("rows appeared after their ids were declared dead; delivering them now: a writer inserts explicit ids or the sequence has a cache",
 		"ids", late.String())
-	r.at, r.stored, r.dead, r.storedAt = to, to, dead, time.Now()
+	r.wrote(to, dead)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 // in PID 1.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
+	signal.Ignore(syscall.SIGXFSZ) // a file size limit is then an error of the write, like a full disk
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	done := make(chan struct{})

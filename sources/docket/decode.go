@@ -16,11 +16,11 @@ const ClassUndecodable = "undecodable"
 // decode fills e from the values of a row. Bad bytes in one row are that
 // row's trouble: a rejection. An envelope version we do not know is
 // everybody's: a *exporter.PauseError.
-func (s *Source) decode(e *exporter.Event, v [][]byte) (*exporter.Rejection, error) {
+func (s *Source) decode(e *exporter.Event, v [][]byte, a *arena) (*exporter.Rejection, error) {
 	e.ID, e.Seq, e.Step = int8At(v[0]), int8At(v[4]), int4At(v[6])
 	s.texts(e, v)
 	e.OccurredAt, e.InsertedAt = timeAt(v[13]), timeAt(v[14])
-	e.EncodedPayload, e.EncodedMetadata = s.arena.copy(v[15]), s.arena.copy(v[16])
+	e.EncodedPayload, e.EncodedMetadata = a.copy(v[15]), a.copy(v[16])
 
 	reject := func(reason string) (*exporter.Rejection, error) {
 		return &exporter.Rejection{Event: *e, Class: ClassUndecodable, Reason: reason}, nil
@@ -35,12 +35,12 @@ func (s *Source) decode(e *exporter.Event, v [][]byte) (*exporter.Rejection, err
 	}
 	var err error
 	if !s.noPayload {
-		e.Payload, err = s.arena.render(&s.payload, e.EncodedPayload)
+		e.Payload, err = a.render(&s.payload, e.EncodedPayload)
 	}
 	field := "payload"
 	if err == nil {
 		field = "metadata"
-		e.Metadata, err = s.arena.render(&s.metadata, e.EncodedMetadata)
+		e.Metadata, err = a.render(&s.metadata, e.EncodedMetadata)
 	}
 	var version *etf.VersionError
 	switch {
@@ -72,23 +72,47 @@ func (s *Source) texts(e *exporter.Event, v [][]byte) {
 	e.TenantID, e.GraphID, e.GraphHash = next(10), next(11), next(12)
 }
 
-// arena hands out pieces of large byte slices, so that a page costs a few
-// allocations instead of several for each row. Pieces stay valid: the arena
-// never reuses what it has handed out.
-type arena struct{ free []byte }
+// arena hands out pieces of large byte slices, so that a page costs no
+// allocation for each row. Pieces stay valid until reset.
+type arena struct {
+	chunks [][]byte // the last one is being filled
+	spare  [][]byte // emptied by reset
+}
 
+// An arena is made of chunks of this size; a larger piece has one of its own,
+// which is let go at the next reset.
 const arenaChunk = 256 << 10
 
-func (a *arena) reserve(n int) []byte {
-	if cap(a.free)-len(a.free) < n {
-		a.free = make([]byte, 0, max(n, arenaChunk))
+// reset takes all pieces back.
+func (a *arena) reset() {
+	for _, c := range a.chunks {
+		if cap(c) == arenaChunk {
+			a.spare = append(a.spare, c[:0])
+		}
 	}
-	return a.free[len(a.free):]
+	a.chunks = a.chunks[:0]
+}
+
+// reserve returns an empty piece with room for n bytes; keep makes what was
+// appended to it last.
+func (a *arena) reserve(n int) []byte {
+	if last := len(a.chunks) - 1; last >= 0 && cap(a.chunks[last])-len(a.chunks[last]) >= n {
+		return a.chunks[last][len(a.chunks[last]):]
+	}
+	if last := len(a.spare) - 1; last >= 0 && n <= arenaChunk {
+		c := a.spare[last]
+		a.chunks, a.spare = append(a.chunks, c), a.spare[:last]
+		return c
+	}
+	c := make([]byte, 0, max(n, arenaChunk))
+	a.chunks = append(a.chunks, c)
+	return c
 }
 
 func (a *arena) keep(piece []byte) []byte {
-	if n := len(a.free) + len(piece); n <= cap(a.free) {
-		a.free = a.free[:n]
+	last := len(a.chunks) - 1
+	if n := len(a.chunks[last]) + len(piece); n <= cap(a.chunks[last]) {
+		a.chunks[last] = a.chunks[last][:n]
 	}
 	return slices.Clip(piece)
 }

@@ -1,12 +1,10 @@
 package docket_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,7 +35,11 @@ func open(t *testing.T, o docket.Options) *database {
 
 func openOn(t *testing.T, dsn string, o docket.Options) *database {
 	t.Helper()
-	d := &database{t: t, dsn: dsn, pool: readPool(t, dsn)}
+	read := dsn
+	if strings.HasPrefix(t.Name(), "TestThroughPgBouncer/") {
+		read = pgtest.PgBouncer(t, dsn, 2).DSN()
+	}
+	d := &database{t: t, dsn: dsn, pool: readPool(t, read)}
 	if o.Schema == "" {
 		o.Schema = "public"
 	}
@@ -159,19 +161,4 @@ func (d *database) wantPollError(want string) error {
 		d.t.Fatalf("poll: %v, want an error with %q", err, want)
 	}
 	return err
-}
-
-// background runs f in another goroutine and waits for it at the end.
-func background(t *testing.T, f func(context.Context) error) (wait func()) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	return func() {
-		t.Helper()
-		defer cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
 }

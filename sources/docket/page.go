@@ -91,7 +91,10 @@ type page struct {
 
 // readPage reads the rows of q.page, q.pageHoles or q.ranges.
 func (s *Source) readPage(rr *pgconn.ResultReader) (page, error) {
-	p := page{highest: math.MinInt64}
+	s.turn = 1 - s.turn
+	m := &s.memory[s.turn]
+	m.arena.reset()
+	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64}
 	for rr.NextRow() {
 		v := rr.Values()
 		id := int8At(v[0])
@@ -105,7 +108,7 @@ func (s *Source) readPage(rr *pgconn.ResultReader) (page, error) {
 		}
 		p.rows = append(p.rows, exporter.Event{})
 		e := &p.rows[len(p.rows)-1]
-		rejection, err := s.decode(e, v)
+		rejection, err := s.decode(e, v, &m.arena)
 		if err != nil {
 			_, _ = rr.Close()
 			return page{}, err
@@ -116,6 +119,7 @@ func (s *Source) readPage(rr *pgconn.ResultReader) (page, error) {
 		}
 	}
 	_, err := rr.Close()
+	m.rows, m.ids = p.rows, p.ids
 	return p, err
 }
 

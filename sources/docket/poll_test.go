@@ -471,3 +471,24 @@ func TestUndecodableRowIsPoisonAndUnknownVersionPauses(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 }
+
+// A pooler gives each transaction another backend, and keeps nothing of a session.
+func TestThroughPgBouncer(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"late commit":  TestLateCommitBelowThePosition,
+		"drawn id":     TestDrawnIDStaysOpenUntilItsTransactionEnds,
+		"prepared":     TestPreparedTransactionKeepsItsID,
+		"holders":      TestHoldersAreNamedAndOthersDoNotCount,
+		"burned ids":   TestBurnedIDsAreSettledInTheSamePoll,
+		"idle holder":  TestIdleHolderDoesNotKeepLaterBurnedIDsOpen,
+		"limits":       TestLimitsCutAndLoseNothing,
+		"filters":      TestFilteredRowsAreDone,
+		"replay":       TestReplayIsTheSameBatch,
+		"poison":       TestUndecodableRowIsPoisonAndUnknownVersionPauses,
+		"explicit id":  TestExplicitIDStopsTheConsumer,
+		"sequence":     TestSequenceBelowThePosition,
+		"new sequence": TestReplacedSequenceOrTable,
+	} {
+		t.Run(name, test)
+	}
+}

@@ -52,11 +52,20 @@ type Source struct {
 	frontier frontier
 	since    []exporter.Hole // when each open range was first seen
 
-	arena   arena
+	memory  [2]memory // of the last two batches, in turns
+	turn    int
 	scratch []byte
 }
 
 var _ exporter.Source = (*Source)(nil)
+
+// memory is what a batch is made of. It is used again for the batch after the
+// next one.
+type memory struct {
+	arena arena
+	rows  []exporter.Event
+	ids   []int64
+}
 
 // New returns a Source that takes a connection from pool for each read.
 func New(pool *pgxpool.Pool, o Options) *Source {

@@ -34,7 +34,7 @@ type table struct {
 var knownVersions = []string{"2"}
 
 // ErrNoTable says that the schema holds no docket_events.
-var ErrNoTable = errors.New("Docket's tables are not there")
+var ErrNoTable = errors.New("no tables of Docket")
 
 // The columns that are read, with the types they must have.
 var (
