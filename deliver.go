@@ -184,11 +184,15 @@ func lastOf(events []Event, letters []DeadLetter) *Identity {
 	for i := range letters {
 		aside[letters[i].Event.Identity()] = true
 	}
-	var last *Identity
+	last := -1
 	for i := range events {
-		if id := events[i].Identity(); (last == nil || id.EventID > last.EventID) && !aside[id] {
-			last = &id
+		if (last < 0 || events[i].ID > events[last].ID) && !aside[events[i].Identity()] {
+			last = i
 		}
 	}
-	return last
+	if last < 0 {
+		return nil
+	}
+	identity := events[last].Identity()
+	return &identity
 }

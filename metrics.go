@@ -72,7 +72,8 @@ func (c *ConsumerMetrics) accepted(events int, took time.Duration) {
 	c.m.delivery.WithLabelValues(c.consumer).Observe(took.Seconds())
 }
 
-func (c *ConsumerMetrics) late(n int64)        { c.m.late.WithLabelValues(c.consumer).Add(float64(n)) }
+func (c *ConsumerMetrics) late(n int64) { c.m.late.WithLabelValues(c.consumer).Add(float64(n)) }
+
 func (c *ConsumerMetrics) retry(reason string) { c.m.retries.WithLabelValues(c.consumer, reason).Inc() }
 
 func (c *ConsumerMetrics) deadLetter(class string) {

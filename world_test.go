@@ -1,0 +1,492 @@
+package exporter_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/docket-exporter/exporter"
+)
+
+// world is a Docket database, a sink and a consumer's durable row, small enough
+// to see whether an event is lost. It lives in a bubble of synctest. A page may
+// be read beside the other calls; they wait for it, so that the calls of a run
+// always come in the same order.
+type world struct {
+	t rapid.TB
+
+	rows  map[int64]row // visible
+	open  map[int64]row // drew an id, has not committed
+	last  int64         // the highest id handed out; one that is neither visible nor open is dead
+	limit int           // rows a page
+
+	taken map[int64]int // how often the sink has taken an event
+	now   exporter.Batch
+	store store
+
+	// at is told of every boundary of a call: "poll" before it, "polled" after
+	// it has taken effect. What it returns is the call's error.
+	at     func(point string) error
+	points []string
+}
+
+// inWorld runs a test in a bubble of its own.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
+type row struct {
+	exporter.Event
+	filtered, poison bool
+	refused          bool // by the sink, for good
+}
+
+func newWorld(t rapid.TB) *world {
+	return &world{t: t, rows: map[int64]row{}, open: map[int64]row{}, taken: map[int64]int{}, limit: 3}
+}
+
+// insert commits rows; each gets the next id.
+func (w *world) insert(rows ...row) {
+	for _, r := range rows {
+		w.begin(r)
+		w.commit(w.last)
+	}
+}
+
+// begin draws an id for a row that is not visible yet.
+func (w *world) begin(r row) int64 {
+	w.last++
+	r.ID = w.last
+	w.open[r.ID] = r
+	return r.ID
+}
+
+func (w *world) commit(id int64) {
+	w.rows[id] = w.open[id]
+	delete(w.open, id)
+}
+
+func (w *world) rollback(id int64) { delete(w.open, id) }
+
+func event(run string, seq int64) row { return row{Event: exporter.Event{RunID: run, Seq: seq}} }
+
+func (w *world) point(name string) error {
+	w.points = append(w.points, name)
+	if w.at == nil {
+		return nil
+	}
+	return w.at(name)
+}
+
+// count returns how often a boundary was passed.
+func (w *world) count(point string) (n int) {
+	for _, p := range w.points {
+		if p == point {
+			n++
+		}
+	}
+	return n
+}
+
+// Poll implements exporter.Source.
+func (w *world) Poll(_ context.Context, from exporter.Position) (exporter.Batch, error) {
+	if err := w.point("poll"); err != nil {
+		return exporter.Batch{}, err
+	}
+	b := w.page(from)
+	return b, w.point("polled")
+}
+
+// page reads rows in id order up to the limit.
+func (w *world) page(from exporter.Position) exporter.Batch {
+	b := exporter.Batch{From: from}
+	high, cut := from.High, int64(0)
+	for _, id := range slices.Sorted(maps.Keys(w.rows)) {
+		if from.Contains(id) {
+			continue
+		}
+		if b.Rows == w.limit {
+			b.More, cut = true, id
+			break
+		}
+		w.add(&b, id)
+		high = max(high, id)
+		if id <= from.High {
+			b.Filled++
+		}
+	}
+	var still exporter.Ranges // ids that stay open
+	for id := int64(1); id <= high; id++ {
+		_, visible := w.rows[id]
+		_, open := w.open[id]
+		switch {
+		case from.Contains(id):
+		case open, visible && cut > 0 && id >= cut:
+			still = still.Append(exporter.Range{Lo: id, Hi: id})
+		case !visible:
+			b.Dead = b.Dead.Append(exporter.Range{Lo: id, Hi: id})
+		}
+	}
+	b.To = from.Advance(high, still).Fill(from.Holes.Minus(still))
+	b.Sort()
+	return b
+}
+
+func (w *world) add(b *exporter.Batch, id int64) {
+	r := w.rows[id]
+	b.Rows++
+	switch {
+	case r.filtered:
+	case r.poison:
+		b.Poison = append(b.Poison, exporter.Rejection{Event: r.Event, Class: "undecodable"})
+	default:
+		b.Events = append(b.Events, r.Event)
+	}
+}
+
+// Replay implements exporter.Source.
+func (w *world) Replay(_ context.Context, from, to exporter.Position) (exporter.Batch, error) {
+	if err := w.point("replay"); err != nil {
+		return exporter.Batch{}, err
+	}
+	b := exporter.Batch{From: from, To: to}
+	for id := range w.between(from, to) {
+		w.add(&b, id)
+	}
+	b.Sort()
+	return b, w.point("replayed")
+}
+
+// between returns the visible rows that are done in to and not in from.
+func (w *world) between(from, to exporter.Position) map[int64]row {
+	found := map[int64]row{}
+	for id, r := range w.rows {
+		if to.Contains(id) && !from.Contains(id) {
+			found[id] = r
+		}
+	}
+	return found
+}
+
+// Visible implements exporter.Source.
+func (w *world) Visible(_ context.Context, ids exporter.Ranges) (exporter.Ranges, error) {
+	if err := w.point("sweep"); err != nil {
+		return nil, err
+	}
+	var visible exporter.Ranges
+	for _, id := range slices.Sorted(maps.Keys(w.rows)) {
+		if ids.Contains(id) {
+			visible = visible.Append(exporter.Range{Lo: id, Hi: id})
+		}
+	}
+	return visible, w.point("swept")
+}
+
+// Deliver implements exporter.Sink. It takes all of a batch, or names the
+// events in it that it refuses.
+func (w *world) Deliver(ctx context.Context, b exporter.Batch) error {
+	synctest.Wait() // for a page that is being read meanwhile
+	w.checkOffer(b)
+	w.now = b
+	if err := w.point("deliver"); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var no exporter.RejectedError
+	for _, e := range b.Events {
+		if w.rows[e.ID].refused {
+			no.Rejections = append(no.Rejections, exporter.Rejection{Event: e, Class: "refused"})
+		}
+	}
+	if len(no.Rejections) > 0 {
+		return &no
+	}
+	w.take(b.Events)
+	return w.point("delivered")
+}
+
+func (w *world) take(events []exporter.Event) {
+	for _, e := range events {
+		w.taken[e.ID]++
+	}
+}
+
+// checkOffer checks what the sink is shown: only a batch that has been written
+// down, only events that are not done, and of a run none before its earlier ones.
+func (w *world) checkOffer(b exporter.Batch) {
+	w.t.Helper()
+	in := w.store.intent
+	if w.store.refused {
+		w.t.Fatalf("the sink was called by an owner that has been fenced")
+	}
+	if in == nil || in.Number != b.Number || in.Attempt != b.Attempt || len(b.Events) == 0 || b.Consumer != "feed" {
+		w.t.Fatalf("offered batch %d attempt %d of %q with %d events, begun was %+v", b.Number, b.Attempt, b.Consumer, len(b.Events), in)
+	}
+	offered := map[int64]bool{}
+	for _, e := range b.Events {
+		if !in.To.Contains(e.ID) || w.store.position.Contains(e.ID) {
+			w.t.Fatalf("event %d does not lie between %v and %v", e.ID, w.store.position, in.To)
+		}
+		for _, r := range w.rows {
+			earlier := r.RunID == e.RunID && r.Seq < e.Seq && !r.filtered && !r.poison && !r.refused
+			if earlier && w.taken[r.ID] == 0 && !offered[r.ID] {
+				w.t.Fatalf("%s/%d was offered before %d", e.RunID, e.Seq, r.Seq)
+			}
+		}
+		offered[e.ID] = true
+	}
+}
+
+// store is a consumer's row.
+type store struct {
+	position        exporter.Position
+	dead            exporter.Ranges
+	number          int64
+	intent          *exporter.Intent
+	letters         []exporter.DeadLetter
+	losses          []exporter.Loss
+	events          int // sum of what acceptances said
+	epoch, revision int
+	written         any  // the last write
+	refused         bool // a write of a stale owner
+	accepted        []time.Time
+}
+
+// owner is a claim of the consumer, as far as its last answer told it.
+type owner struct {
+	*world
+	epoch, revision int
+}
+
+func (w *world) claim() (*owner, exporter.State) {
+	s := &w.store
+	s.epoch++
+	s.refused = false
+	return &owner{w, s.epoch, s.revision}, exporter.State{Position: s.position, Dead: s.dead, Number: s.number, Intent: s.intent}
+}
+
+// write makes one fenced write. Of a write that did not count it tells apart
+// the one whose answer got lost and the one that is stale.
+func (o *owner) write(before, after string, v any, apply func(*store)) error {
+	synctest.Wait()
+	if err := o.point(before); err != nil {
+		return err
+	}
+	s := &o.store
+	switch {
+	case s.epoch == o.epoch && s.revision == o.revision:
+		apply(s)
+		s.written, s.revision = v, s.revision+1
+	case s.epoch == o.epoch && s.revision == o.revision+1 && reflect.DeepEqual(s.written, v):
+	default:
+		s.refused = true
+		return fmt.Errorf("%s: %w", before, exporter.ErrFenced)
+	}
+	if err := o.point(after); err != nil {
+		return err
+	}
+	o.revision = s.revision
+	return nil
+}
+
+// Begin implements exporter.Cursor.
+func (o *owner) Begin(_ context.Context, in exporter.Intent) error {
+	return o.write("begin", "begun", in, func(s *store) {
+		next := in.Number == s.number+1 && in.Attempt == 1
+		if was := s.intent; was != nil {
+			next = in.Number == was.Number && in.Attempt == was.Attempt+1 && in.To.Equal(was.To)
+		}
+		if !next || !in.To.Covers(s.position) {
+			o.t.Fatalf("begin %+v at %v after batch %d, %+v", in, s.position, s.number, s.intent)
+		}
+		s.number, s.intent = in.Number, &in
+	})
+}
+
+// Accept implements exporter.Cursor.
+func (o *owner) Accept(_ context.Context, a exporter.Acceptance) error {
+	return o.write("accept", "accepted", a, func(s *store) {
+		if !a.To.Covers(s.position) || a.Number != s.number {
+			o.t.Fatalf("accept %+v at %v after batch %d", a, s.position, s.number)
+		}
+		if s.intent != nil && !a.To.Equal(s.intent.To) {
+			o.t.Fatalf("accept %v, begun was %v", a.To, s.intent.To)
+		}
+		o.checkPassed(a)
+		s.position, s.dead, s.intent = a.To, a.Dead, nil
+		s.letters = append(s.letters, a.DeadLetters...)
+		s.events += a.Events
+		if a.Lost != nil {
+			s.losses = append(s.losses, *a.Lost)
+		}
+		s.accepted = append(s.accepted, time.Now())
+	})
+}
+
+// checkPassed checks that everything a position passes is filtered, taken, or
+// put aside with it.
+func (o *owner) checkPassed(a exporter.Acceptance) {
+	o.t.Helper()
+	passed := o.between(o.store.position, a.To)
+	letters := map[int64]bool{}
+	for _, l := range a.DeadLetters {
+		r, ok := passed[l.Event.ID]
+		if !ok || letters[r.ID] || !r.poison && !r.refused {
+			o.t.Fatalf("dead letter of event %d in %+v", l.Event.ID, a)
+		}
+		letters[r.ID] = true
+	}
+	events, last := 0, int64(0)
+	for id, r := range passed {
+		if r.filtered || letters[id] {
+			continue
+		}
+		if o.taken[id] == 0 {
+			o.t.Fatalf("event %d was passed on the way to %v without having been taken", id, a.To)
+		}
+		events, last = events+1, max(last, id)
+	}
+	if a.Events != events || (a.Last == nil) != (events == 0) || a.Last != nil && a.Last.EventID != last {
+		o.t.Fatalf("acceptance of %d events, the last %+v; want %d, the last %d", a.Events, a.Last, events, last)
+	}
+}
+
+// Reopen implements exporter.Cursor.
+func (o *owner) Reopen(_ context.Context, to exporter.Position, dead exporter.Ranges) error {
+	return o.write("reopen", "reopened", []any{to, dead}, func(s *store) {
+		if back := s.position.Minus(to); s.intent != nil || to.High < s.position.High || len(back.Minus(s.dead)) > 0 {
+			o.t.Fatalf("reopen %v at %v, dead are %v", to, s.position, s.dead)
+		}
+		s.position, s.dead = to, dead
+	})
+}
+
+func (w *world) pipeline(o *owner) *exporter.Pipeline {
+	return &exporter.Pipeline{Consumer: "feed", Source: w, Sink: w, Cursor: o}
+}
+
+// crash is what a call panics with when a test wants it to.
+type crash struct{}
+
+// run runs p. The check that fails inside a call of p panics, and Run takes
+// that for a panic of the call: it goes on here.
+func run(ctx context.Context, p *exporter.Pipeline, stop <-chan struct{}, from exporter.State) error {
+	err := p.Run(ctx, stop, from)
+	var panicked *exporter.PanicError
+	if errors.As(err, &panicked) && panicked.Value != (crash{}) {
+		panic(panicked.Value)
+	}
+	return err
+}
+
+// once copies until caught up.
+func (w *world) once() error {
+	o, state := w.claim()
+	p := w.pipeline(o)
+	p.Once = true
+	return run(context.Background(), p, nil, state)
+}
+
+// runFor copies for a while, with the changes made to the pipeline.
+func (w *world) runFor(d time.Duration, change ...func(*exporter.Pipeline)) error {
+	o, state := w.claim()
+	p := w.pipeline(o)
+	for _, c := range change {
+		c(p)
+	}
+	stop := make(chan struct{})
+	defer time.AfterFunc(d, func() { close(stop) }).Stop()
+	return run(context.Background(), p, stop, state)
+}
+
+// slowPolls is for tests that last for hours.
+func slowPolls(p *exporter.Pipeline) { p.PollInterval = 30 * time.Second }
+
+// checkComplete checks that every visible row has come to its end.
+func (w *world) checkComplete() {
+	w.t.Helper()
+	letters := map[int64]int{}
+	for _, l := range w.store.letters {
+		letters[l.Event.ID]++
+	}
+	for id, r := range w.rows {
+		aside := r.poison || r.refused
+		switch {
+		case r.filtered && w.taken[id] == 0:
+		case aside && !r.filtered && w.taken[id] == 0 && letters[id] == 1:
+		case !aside && !r.filtered && w.taken[id] > 0:
+		default:
+			w.t.Fatalf("event %d: taken %d times, %d dead letters, row %+v", id, w.taken[id], letters[id], r)
+		}
+		if !w.store.position.Contains(id) {
+			w.t.Fatalf("event %d is not done at %v", id, w.store.position)
+		}
+	}
+	if w.store.intent != nil {
+		w.t.Fatalf("left in flight: %+v", w.store.intent)
+	}
+}
+
+// again returns how many events were taken more than once, counted as often.
+func (w *world) again() (n int) {
+	for _, times := range w.taken {
+		n += times - 1
+	}
+	return n
+}
+
+// ids returns the ids of the letters' events, ascending.
+func ids(letters []exporter.DeadLetter) (out []int64) {
+	for _, l := range letters {
+		out = append(out, l.Event.ID)
+	}
+	slices.SortFunc(out, cmp.Compare[int64])
+	return out
+}
+
+var errDown = errors.New("the server is down")
+
+// fillMixed puts every kind of row into a world.
+func (w *world) fillMixed() {
+	w.insert(event("a", 1), event("b", 1))
+	late := w.begin(event("c", 1))
+	poison, filtered, refused := event("a", 2), event("b", 2), event("a", 3)
+	poison.poison, filtered.filtered, refused.refused = true, true, true
+	w.insert(poison, filtered, refused, event("a", 4))
+	w.rollback(w.begin(event("d", 1)))
+	w.insert(event("b", 3), event("d", 1), event("d", 2))
+	w.at = func(point string) error {
+		if _, open := w.open[late]; open && point == "accepted" && w.store.position.High > late {
+			w.commit(late)
+		}
+		return nil
+	}
+}
+
+func TestWorldIsCopied(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.fillMixed()
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		w.checkComplete()
+		if w.again() != 0 {
+			t.Errorf("%d events taken twice", w.again())
+		}
+		if got := ids(w.store.letters); !slices.Equal(got, []int64{4, 6}) {
+			t.Errorf("dead letters %v", got)
+		}
+	})
+}
