@@ -64,7 +64,7 @@ func measureLatency(ctx context.Context, b *bed, r *report) (err error) {
 	r.judge("commit to accepted"+at+", p50", fmt.Sprintf("%.1f ms", p50), fmt.Sprintf("≤ %.0f ms", mostP50), p50 <= mostP50)
 	r.judge("commit to accepted"+at+", p99", fmt.Sprintf("%.1f ms", p99), fmt.Sprintf("≤ %.0f ms", mostP99), p99 <= mostP99)
 	r.note("commit to accepted"+at+", max", "%.1f ms of %d events", latencies.quantile(1), len(latencies))
-	r.note("written meanwhile", "%.0f events/s in %.0f commits/s; fsync of the writer: %.1f ms p50 commit", float64(len(latencies))/took,
+	r.note("written meanwhile", "%.0f events/s in %.0f commits/s of %.1f ms p50", float64(len(latencies))/took,
 		float64(w.commits.Load())/took, w.commitTimes().quantile(0.5))
 	r.note("batches"+at, "%.0f/s of %.1f events", float64(batches)/took, float64(len(latencies))/float64(max(batches, 1)))
 	r.note("CPU"+at, "%s; server with the writer's share %s", percent((cpuAfter-cpu).Seconds()/took), percent((serverAfter-server).Seconds()/took))

@@ -49,7 +49,12 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	b.say("load average at the start: %s", loadAverage())
+	syncs, err := b.fsyncTimes()
+	if err != nil {
+		return err
+	}
+	b.say("load average at the start: %s; 4 kB and fsync on this disk: %.2f ms p50, %.2f ms p99", loadAverage(),
+		syncs.quantile(0.5), syncs.quantile(0.99))
 	var r report
 	for _, part := range []struct {
 		name string
