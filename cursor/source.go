@@ -9,9 +9,9 @@ import (
 
 // BindSource records at its first call which Docket this schema belongs to:
 // Docket's schema name and the system identifier of its server as
-// pg_control_system() shows it. Later calls with another schema are an error,
-// with another system identifier a *exporter.PauseError with reason
-// PausedSourceChanged; both name the two.
+// pg_control_system() shows it. A later call with another schema or system
+// identifier is a *exporter.PauseError with reason PausedSourceChanged that
+// names both.
 func (s *Store) BindSource(ctx context.Context, docketSchema string, systemID int64) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -27,7 +27,10 @@ func (s *Store) BindSource(ctx context.Context, docketSchema string, systemID in
 	}
 	switch {
 	case boundSchema != docketSchema:
-		return fmt.Errorf("the exporter's schema belongs to Docket's schema %q, not to %q: set EXPORT_SCHEMA to another schema for it", boundSchema, docketSchema)
+		return &exporter.PauseError{
+			Reason: exporter.PausedSourceChanged,
+			Detail: fmt.Sprintf("the exporter's schema belongs to Docket's schema %q, not to %q: set EXPORT_SCHEMA to another schema for it", boundSchema, docketSchema),
+		}
 	case boundID != systemID:
 		return &exporter.PauseError{
 			Reason: exporter.PausedSourceChanged,

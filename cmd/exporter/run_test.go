@@ -384,6 +384,18 @@ func TestRunWaitsForDocketsTables(t *testing.T) {
 	c.wait(20 * time.Second)
 }
 
+// One exporter schema belongs to one Docket schema.
+func TestRunRefusesAnotherDocketSchema(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if err := docketsim.Install(t.Context(), s.pool, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	s.env["DOCKET_SCHEMA"] = "acme"
+	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`, "EXPORT_SCHEMA")
+}
+
 // A mistyped name must not start a new history beside an old cursor.
 func TestMistypedConsumerIsRefused(t *testing.T) {
 	s := newSite(t)

@@ -472,6 +472,22 @@ func TestUndecodableRowIsPoisonAndUnknownVersionPauses(t *testing.T) {
 	}
 }
 
+func TestSchemaNamesAreQuoted(t *testing.T) {
+	const schema = `we"ird Schema`
+	d := open(t, docket.Options{Schema: schema})
+	s := d.session()
+	s.do(`SELECT set_config('search_path', '"we""ird Schema"', false)`)
+	run := strings.Repeat("x", 4096) // and a run id of 4 kB
+	s.runs(run)
+	s.insert(run, 1)
+	s.do("BEGIN")
+	s.insert(run, 2)
+	s.do("ROLLBACK")
+	d.drain()
+	d.wantGot(run + "/1")
+	d.wantAt("2")
+}
+
 // A pooler gives each transaction another backend, and keeps nothing of a session.
 func TestThroughPgBouncer(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){

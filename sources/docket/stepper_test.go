@@ -114,4 +114,3 @@ func at(name string, n int, f func()) func(string) {
 		}
 	}
 }
-
