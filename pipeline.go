@@ -60,7 +60,7 @@ const (
 type Progress struct {
 	Phase    Phase
 	At       Position
-	CaughtUp bool   // the last read found nothing left
+	CaughtUp bool   // everything that the last read found is delivered, and it found all
 	Blocked  []Hole // as in Batch
 	Err      error  // why it is waiting; nil when it is idle
 }
@@ -149,10 +149,11 @@ func (r *run) loop() error {
 			}
 			idle = min(max(2*idle, leastWait), orDefault(r.PollInterval, 100*time.Millisecond))
 		}
+		r.progress.CaughtUp = !b.More
+		r.step(Waiting, nil)
 		if b.More {
 			idle = 0
 		} else if b.Empty() {
-			r.progress.CaughtUp = true
 			if err := r.sweep(); err != nil {
 				return err
 			}
@@ -160,7 +161,6 @@ func (r *run) loop() error {
 				return r.move(true)
 			}
 		}
-		r.step(Waiting, nil)
 		if !sleep(r.ctx, r.stop, idle) {
 			return r.finish()
 		}
@@ -210,7 +210,7 @@ func (r *run) poll() (Batch, error) {
 		return Batch{}, err
 	}
 	r.Metrics.polled()
-	r.progress.Blocked, r.progress.CaughtUp = b.Blocked, false
+	r.progress.Blocked = b.Blocked
 	return b, nil
 }
 

@@ -47,7 +47,8 @@ func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
 			return nil
 		}
 		if s.stopping() {
-			return s.stopped(err)
+			s.log.Debug("stopped", "err", err) // whatever it was, the next start goes on from the cursor
+			return nil
 		}
 		if s.once && !errors.Is(err, exporter.ErrFenced) {
 			return fmt.Errorf("consumer %s: %w", s.consumer.Name, onceError(err))
@@ -234,20 +235,6 @@ func (s *supervisor) stopping() bool {
 	default:
 		return false
 	}
-}
-
-// stopped decides what of an error is worth an exit code after a stop was
-// asked for: nothing that a standby or a paused consumer, or the stop itself, causes.
-func (s *supervisor) stopped(err error) error {
-	var owned *cursor.OwnedError
-	var paused *cursor.PausedError
-	var pause *exporter.PauseError
-	if errors.As(err, &owned) || errors.As(err, &paused) || errors.As(err, &pause) ||
-		errors.Is(err, exporter.ErrFenced) || errors.Is(err, errGraceOver) || errors.Is(err, context.Canceled) {
-		return nil
-	}
-	s.log.Warn("stopped with an error", "err", err)
-	return nil
 }
 
 // onceError gives a paused consumer the exit code of one.
