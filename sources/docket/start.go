@@ -142,7 +142,8 @@ func (t *table) recentStatement(since *time.Time, into *exporter.Position) state
 		return err
 	}}
 	if since != nil {
-		st.values = [][]byte{[]byte(since.UTC().Format(time.RFC3339Nano))}
+		at := since.Add(time.Microsecond - 1).Truncate(time.Microsecond) // PostgreSQL would round down
+		st.values = [][]byte{[]byte(at.UTC().Format(time.RFC3339Nano))}
 		st.types = []uint32{pgtype.TimestamptzOID}
 	}
 	return st
