@@ -118,14 +118,15 @@ func (w *writers) act() {
 	case "open":
 		w.draw()
 	case "end":
-		for _, id := range slices.Sorted(maps.Keys(w.busy)) {
-			if rapid.Bool().Draw(w.t, "commit") {
-				w.commitOne(id)
-			} else {
-				w.rollback(id)
-				delete(w.busy, id)
-			}
-			break
+		if len(w.busy) == 0 {
+			return
+		}
+		id := rapid.SampledFrom(slices.Sorted(maps.Keys(w.busy))).Draw(w.t, "whose")
+		if rapid.Bool().Draw(w.t, "commit") {
+			w.commitOne(id)
+		} else {
+			w.rollback(id)
+			delete(w.busy, id)
 		}
 	case "late": // no correct writer does this
 		if dead := w.store.dead; len(dead) > 0 {

@@ -22,7 +22,8 @@ import (
 // be read beside the other calls; they wait for it, so that the calls of a run
 // always come in the same order.
 type world struct {
-	t rapid.TB
+	t    rapid.TB
+	turn chan struct{} // full while a call is being served; waiting for it lets time pass
 
 	rows  map[int64]row // visible
 	open  map[int64]row // drew an id, has not committed
@@ -31,6 +32,7 @@ type world struct {
 
 	taken map[int64]int // how often the sink has taken an event
 	now   exporter.Batch
+	lent  [2][]exporter.Event // what the last two calls of the source returned
 	store store
 
 	// at is told of every boundary of a call: "poll" before it, "polled" after
@@ -52,7 +54,7 @@ type row struct {
 }
 
 func newWorld(t rapid.TB) *world {
-	return &world{t: t, rows: map[int64]row{}, open: map[int64]row{}, taken: map[int64]int{}, limit: 3}
+	return &world{t: t, turn: make(chan struct{}, 1), rows: map[int64]row{}, open: map[int64]row{}, taken: map[int64]int{}, limit: 3}
 }
 
 // insert commits rows; each gets the next id.
@@ -80,6 +82,12 @@ func (w *world) rollback(id int64) { delete(w.open, id) }
 
 func event(run string, seq int64) row { return row{Event: exporter.Event{RunID: run, Seq: seq}} }
 
+// serve begins a call and returns what ends it.
+func (w *world) serve() (done func()) {
+	w.turn <- struct{}{}
+	return func() { <-w.turn }
+}
+
 func (w *world) point(name string) error {
 	w.points = append(w.points, name)
 	if w.at == nil {
@@ -100,11 +108,23 @@ func (w *world) count(point string) (n int) {
 
 // Poll implements exporter.Source.
 func (w *world) Poll(_ context.Context, from exporter.Position) (exporter.Batch, error) {
+	defer w.serve()()
+	w.reuse()
 	if err := w.point("poll"); err != nil {
 		return exporter.Batch{}, err
 	}
 	b := w.page(from)
+	w.lent[1] = b.Events
 	return b, w.point("polled")
+}
+
+// reuse overwrites the events that the call before the last one returned, as a
+// source may.
+func (w *world) reuse() {
+	for i := range w.lent[0] {
+		w.lent[0][i] = exporter.Event{RunID: "overwritten", Seq: -1, ID: -1}
+	}
+	w.lent[0], w.lent[1] = w.lent[1], nil
 }
 
 // page reads rows in id order up to the limit.
@@ -156,6 +176,8 @@ func (w *world) add(b *exporter.Batch, id int64) {
 
 // Replay implements exporter.Source.
 func (w *world) Replay(_ context.Context, from, to exporter.Position) (exporter.Batch, error) {
+	defer w.serve()()
+	w.reuse()
 	if err := w.point("replay"); err != nil {
 		return exporter.Batch{}, err
 	}
@@ -164,6 +186,7 @@ func (w *world) Replay(_ context.Context, from, to exporter.Position) (exporter.
 		w.add(&b, id)
 	}
 	b.Sort()
+	w.lent[1] = b.Events
 	return b, w.point("replayed")
 }
 
@@ -180,6 +203,8 @@ func (w *world) between(from, to exporter.Position) map[int64]row {
 
 // Visible implements exporter.Source.
 func (w *world) Visible(_ context.Context, ids exporter.Ranges) (exporter.Ranges, error) {
+	defer w.serve()()
+	w.reuse()
 	if err := w.point("sweep"); err != nil {
 		return nil, err
 	}
@@ -196,6 +221,7 @@ func (w *world) Visible(_ context.Context, ids exporter.Ranges) (exporter.Ranges
 // events in it that it refuses.
 func (w *world) Deliver(ctx context.Context, b exporter.Batch) error {
 	synctest.Wait() // for a page that is being read meanwhile
+	defer w.serve()()
 	w.checkOffer(b)
 	w.now = b
 	if err := w.point("deliver"); err != nil {
@@ -281,6 +307,7 @@ func (w *world) claim() (*owner, exporter.State) {
 // the one whose answer got lost and the one that is stale.
 func (o *owner) write(before, after string, v any, apply func(*store)) error {
 	synctest.Wait()
+	defer o.serve()()
 	if err := o.point(before); err != nil {
 		return err
 	}
