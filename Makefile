@@ -50,6 +50,13 @@ bench: ## measure rate, processor time, memory, latency and idle cost beside the
 	@go build -o bin/bench ./internal/bench
 	@exec bin/bench
 
+.PHONY: soak
+soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED)
+	@tools/setup.sh postgres
+	@$(MAKE) --no-print-directory build
+	@go build -o bin/soak ./internal/soak
+	@exec bin/soak
+
 .PHONY: lint
 lint: vet ## check formatting and run the linters
 	@files=$$(git ls-files -co --exclude-standard '*.go'); \
