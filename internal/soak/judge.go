@@ -12,7 +12,7 @@ import (
 )
 
 // drainTime bounds catching up once nothing is written or broken any more.
-const drainTime = 90 * time.Second
+const drainTime = 2 * time.Minute
 
 // report prints how far everybody is. While the server is down it says so.
 func (w *world) report(ctx context.Context, after time.Duration) {

@@ -36,7 +36,7 @@ type consumer struct {
 var consumers = []consumer{
 	{name: "everything", batchEvents: 500, settings: map[string]string{"FILE_SEGMENT_BYTES": "2MiB"}},
 	{
-		name: "some", batchEvents: 17,
+		name: "some", batchEvents: 97,
 		settings: map[string]string{
 			"TYPES": "node_*,run_*,!run_cancelled", "TENANTS": "!acme", "LINGER": "5ms", "FILE_SEGMENT_AGE": "3s",
 		},
