@@ -129,6 +129,31 @@ func TestOnlyWhatIsPendingIsSentAgain(t *testing.T) {
 	})
 }
 
+// A sink that takes a little at a time is not one that fails: it is neither
+// given up nor waited for longer and longer.
+func TestProgressIsNoFailureInARow(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.limit = 20
+		for seq := range 20 {
+			w.insert(event("a", int64(seq+1)))
+		}
+		w.at = func(point string) error {
+			if point == "deliver" {
+				return w.takeSome(1)
+			}
+			return nil
+		}
+		began := time.Now()
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		w.checkComplete()
+		if took := time.Since(began); w.count("deliver") != 20 || took > 3*time.Second {
+			t.Errorf("%d calls in %v", w.count("deliver"), took)
+		}
+	})
+}
+
 // A batch of which nothing is pending is accepted, also while stopping.
 func TestNothingPendingIsAccepted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
