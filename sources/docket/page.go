@@ -3,6 +3,7 @@ package docket
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,16 +16,23 @@ const pageColumns = `id, taken, keep, run_id, seq, type, step, node_id, channel_
 	tenant_id, graph_id, graph_hash, occurred_at, inserted_at,
 	CASE WHEN taken AND keep THEN payload END, CASE WHEN taken AND keep THEN metadata END`
 
+const pageColumnCount = 17
+
 // rowOverhead stands for all of a row but its payload, metadata, and run id
 // (which its task id repeats) where bytes are counted.
 const rowOverhead = 256
 
 // queries are the texts of the statements on Docket's tables for one consumer.
+// A page is read by one of two: fast, which serves a position without holes as
+// long as the bytes of a page stay within the limit, and page, which serves
+// everything.
 type queries struct {
-	page       string // rows above the position
-	pageHoles  string // rows within the open ranges, then above the position
+	fast       string // rows above the position; empty when the filter needs run columns
+	page       string // rows within the open ranges, then above the position
 	ranges     string // rows within ranges, without limits
 	ids        string // ids within ranges
+	runs       string // the run columns that fast leaves out
+	idle       string // whether nothing was handed out above High, $1, by the sequence $2
 	filter     [][]byte
 	filterOIDs []uint32
 }
@@ -40,33 +48,49 @@ func newQueries(t *table, f Filters) queries {
 	for _, p := range patterns {
 		q.filter, q.filterOIDs = append(q.filter, []byte(p)), append(q.filterOIDs, pgtype.TextArrayOID)
 	}
-	columns := `SELECT e.id, e.run_id, e.seq, e.type, e.step, e.node_id, e.channel_id, e.task_id,
-		r.tenant_id, r.graph_id, r.graph_hash, e.occurred_at, e.inserted_at, e.payload, e.metadata, ` + condition + ` AS keep`
+	columns := func(run string) string {
+		return `SELECT e.id, e.run_id, e.seq, e.type, e.step, e.node_id, e.channel_id, e.task_id, ` + run + `,
+		e.occurred_at, e.inserted_at, e.payload, e.metadata, ` + condition + ` AS keep`
+	}
+	joined := columns(`r.tenant_id, r.graph_id, r.graph_hash`)
 	join := ` LEFT JOIN ` + t.runs + ` r ON r.run_id = e.run_id`
 	within := func(columns, limit string) string {
 		return columns + ` FROM unnest($4::int8[], $5::int8[]) AS hole(lo, hi)
 		CROSS JOIN LATERAL (SELECT * FROM ` + t.events + ` x WHERE x.id BETWEEN hole.lo AND hole.hi ORDER BY x.id` + limit + `) e`
 	}
-	above := columns + ` FROM ` + t.events + ` e` + join + ` WHERE e.id > $3::int8 ORDER BY e.id LIMIT $1::int8 + 1`
-	open := within(columns, ` LIMIT $1::int8 + 1`) + join + ` ORDER BY e.id LIMIT $1::int8 + 1`
+	const limit = ` ORDER BY e.id LIMIT $1::int8 + 1`
+	above := ` WHERE e.id > $3::int8`
+	open := within(joined, ` LIMIT $1::int8 + 1`) + join + limit
 
-	q.page = limited(numbered(above, "", ""))
-	q.pageHoles = `WITH open AS MATERIALIZED (` + numbered(open, "", "") + `),
+	q.page = `WITH open AS MATERIALIZED (` + numbered(open, "", "") + `),
 	passed AS (SELECT count(*) AS n, coalesce(sum(size), 0)::int8 AS bytes FROM open)
 	` + limited(`SELECT * FROM open UNION ALL SELECT * FROM (`+
-		numbered(above, ` + (SELECT n FROM passed)`, ` + (SELECT bytes FROM passed)`)+`) above`)
-	q.ranges = `SELECT ` + pageColumns + ` FROM (SELECT *, true AS taken FROM (` + within(columns, "") + join + `) e) p`
+		numbered(joined+` FROM `+t.events+` e`+join+above+limit, ` + (SELECT n FROM passed)`, ` + (SELECT bytes FROM passed)`)+`) above`)
+	q.ranges = `SELECT ` + pageColumns + ` FROM (SELECT *, true AS taken FROM (` + within(joined, "") + join + `) e) p`
 	q.ids = within(`SELECT e.id`, ` LIMIT $1::int8`) + ` LIMIT $1::int8`
+	q.runs = `SELECT run_id, tenant_id, graph_id, graph_hash FROM ` + t.runs + ` WHERE run_id = ANY ($1::text[])`
+	q.idle = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END = $1::int8 AND tableoid = $2::oid
+		AND NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ` + t.events + ` WHERE id > $1::int8) FROM ` + t.sequence + ``
+	if f.Tenants.all() && f.Graphs.all() {
+		bare := columns(`NULL::text AS tenant_id, NULL::text AS graph_id, NULL::text AS graph_hash`) + ` FROM ` + t.events + ` e` + above
+		q.fast = `WITH fits AS MATERIALIZED (SELECT coalesce(sum(` + size + `), 0) <= $2::int8 AS yes FROM (` + bare + limit + `) e)
+		SELECT ` + pageColumns + ` FROM (` + strings.Replace(bare, "SELECT ", "SELECT true AS taken, ", 1) + ` AND (SELECT yes FROM fits)` + limit + `) p
+		UNION ALL SELECT NULL, ` + nulls(pageColumnCount-1) + ` WHERE NOT (SELECT yes FROM fits)`
+	}
 	return q
 }
 
+func nulls(n int) string { return strings.TrimSuffix(strings.Repeat("NULL, ", n), ", ") }
+
+// size is what a row counts. octet_length reads no toasted value.
+var size = `CASE WHEN keep THEN least(octet_length(payload)::int8 + octet_length(metadata) + 2 * octet_length(run_id), 2000000000)::int4
+	ELSE 0 END + ` + strconv.Itoa(rowOverhead)
+
 // numbered adds to rows their number n in id order, their size and the size
-// of all rows up to them. Sizes come from octet_length, which reads no
-// toasted value.
+// of all rows up to them.
 func numbered(rows, earlierRows, earlierBytes string) string {
 	return `SELECT *, row_number() OVER w` + earlierRows + ` AS n, sum(size) OVER w` + earlierBytes + ` AS bytes FROM (
-		SELECT *, CASE WHEN keep THEN least(octet_length(payload)::int8 + octet_length(metadata) + 2 * octet_length(run_id), 2000000000)::int4
-		               ELSE 0 END + ` + strconv.Itoa(rowOverhead) + ` AS size FROM (` + rows + `) e
+		SELECT *, ` + size + ` AS size FROM (` + rows + `) e
 	) sized WINDOW w AS (ORDER BY id ROWS UNBOUNDED PRECEDING)`
 }
 
@@ -86,19 +110,25 @@ type page struct {
 	ids     []int64 // of every row taken, in no order
 	cut     bool
 	cutID   int64 // the first row beyond the limits
+	bare    bool  // read by queries.fast: the run columns are still to come
+	tooBig  bool  // queries.fast found more bytes than the limit: nothing was read
 	highest int64 // of ids; math.MinInt64 when there are none
 }
 
-// readPage reads the rows of q.page, q.pageHoles or q.ranges.
-func (s *Source) readPage(rr *pgconn.ResultReader) (page, error) {
-	s.turn = 1 - s.turn
+// readPage reads the rows of a statement with pageColumns. Limited ones return
+// one row more than the limit.
+func (s *Source) readPage(rr *pgconn.ResultReader, limited bool) (page, error) {
 	m := &s.memory[s.turn]
 	m.arena.reset()
 	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64}
 	for rr.NextRow() {
 		v := rr.Values()
+		if v[0] == nil {
+			p.tooBig = true
+			continue
+		}
 		id := int8At(v[0])
-		if !boolAt(v[1]) {
+		if !boolAt(v[1]) || len(p.ids) == s.limits.Events && limited {
 			p.cut, p.cutID = true, id
 			continue
 		}
@@ -125,21 +155,21 @@ func (s *Source) readPage(rr *pgconn.ResultReader) (page, error) {
 
 // pageStatement reads at most events rows and bytes bytes: those of from's
 // holes and, unless only the holes are wanted, those above it.
-func (s *Source) pageStatement(from exporter.Position, onlyHoles bool, into *page) statement {
-	high, sql := from.High, s.sql.page
+func (s *Source) pageStatement(from exporter.Position, onlyHoles, fast bool, into *page) statement {
+	high := from.High
 	if onlyHoles {
 		high = math.MaxInt64
 	}
-	if len(from.Holes) > 0 {
-		sql = s.sql.pageHoles
+	st := s.rangesStatement(s.sql.page, from.Holes, true, into)
+	if into.bare = fast && s.sql.fast != "" && len(from.Holes) == 0; into.bare {
+		st = s.rangesStatement(s.sql.fast, nil, true, into)
 	}
-	st := s.rangesStatement(sql, from.Holes, into)
 	st.values[2] = strconv.AppendInt(nil, high, 10)
 	return st
 }
 
 // rangesStatement is a statement over the rows within ids.
-func (s *Source) rangesStatement(sql string, ids exporter.Ranges, into *page) statement {
+func (s *Source) rangesStatement(sql string, ids exporter.Ranges, limited bool, into *page) statement {
 	los, his := rangeArrays(ids)
 	return statement{
 		sql: sql,
@@ -148,7 +178,9 @@ func (s *Source) rangesStatement(sql string, ids exporter.Ranges, into *page) st
 		}, s.sql.filter...),
 		types: append([]uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8ArrayOID, pgtype.Int8ArrayOID}, s.sql.filterOIDs...),
 		read: func(rr *pgconn.ResultReader) (err error) {
-			*into, err = s.readPage(rr)
+			bare := into.bare
+			*into, err = s.readPage(rr, limited)
+			into.bare = bare
 			return err
 		},
 	}

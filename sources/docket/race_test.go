@@ -125,3 +125,21 @@ func TestLateRowNeverOvertakesItsRun(t *testing.T) {
 	d.drain()
 	d.wantOrdered(map[string]int{"r": 2, "other": 1})
 }
+
+// A run is deleted between its events and its columns: its events went with
+// it, and are not delivered as a tenantless run's.
+func TestRunDeletedWhileItIsRead(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.do(insertRun, "gone", "acme", "chain")
+	s.do(insertRun, "kept", "acme", "chain")
+	s.insert("gone", 1)
+	s.insert("kept", 1)
+	d.source = docket.New(stepPool(t, d.dsn, at("holders", 2, func() { s.do(`DELETE FROM docket_runs WHERE run_id = 'gone'`) })), docket.Options{})
+	b := d.poll()
+	d.wantGot("kept/1")
+	d.wantAt("2")
+	if e := b.Events[0]; e.TenantID.Value != "acme" || e.GraphID.Value != "chain" {
+		t.Fatalf("event %+v", e)
+	}
+}

@@ -20,7 +20,7 @@ const MaxOpenRanges = 10_000
 
 // Limits bound one batch. At least one row is always read.
 type Limits struct {
-	Events int   // rows, filtered ones included; default 5,000
+	Events int   // rows, filtered ones included; default 10,000
 	Bytes  int64 // encoded payloads, metadata and run ids; default 8 MiB
 }
 
@@ -77,7 +77,7 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 		s.schema = "public"
 	}
 	if s.limits.Events <= 0 {
-		s.limits.Events = 5000
+		s.limits.Events = 10_000
 	}
 	if s.limits.Bytes <= 0 {
 		s.limits.Bytes = 8 << 20
@@ -90,23 +90,58 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 
 // Poll implements exporter.Source; the package comment describes it.
 func (s *Source) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
+	if s.isIdle(ctx, from) {
+		return exporter.Batch{From: from, To: from}, nil
+	}
 	var b exporter.Batch
-	err := s.read(ctx, func(t *tx) (err error) {
-		b, err = s.poll(ctx, t, from)
-		return err
-	})
+	s.turn = 1 - s.turn
+	poll := func(fast bool) error {
+		return s.read(ctx, func(ctx context.Context, t *tx) (err error) {
+			b, err = s.poll(ctx, t, from, fast)
+			return err
+		})
+	}
+	err := poll(true)
+	if errors.Is(err, errRunGone) {
+		err = poll(false)
+	}
 	return b, err
 }
 
-func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position) (exporter.Batch, error) {
+// lookAround is how often a poll looks at everything although nothing is new.
+const lookAround = 5 * time.Second
+
+// isIdle reports whether nothing can have happened: without open ids, and with
+// no id handed out above the position, there is nothing to read. It spares an
+// idle database the plans of the statements of a poll.
+func (s *Source) isIdle(ctx context.Context, from exporter.Position) bool {
+	if len(from.Holes) > 0 || s.around == nil || s.stale || time.Since(s.around.at) > lookAround {
+		return false
+	}
+	var idle bool
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.pool.QueryRow(ctx, s.sql.idle, from.High, s.table.seqOID).Scan(&idle)
+	return err == nil && idle
+}
+
+// errRunGone says that a run was deleted between its event and its columns.
+var errRunGone = errors.New("a run was deleted while it was read")
+
+func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast bool) (exporter.Batch, error) {
 	full := len(from.Holes) >= MaxOpenRanges
 	var before surroundings
 	var p page
-	if err := t.run(ctx, s.surroundingsStatement(&before), s.pageStatement(from, full, &p)); err != nil {
+	if err := t.run(ctx, s.surroundingsStatement(&before), s.pageStatement(from, full, fast, &p)); err != nil {
 		return exporter.Batch{}, err
 	}
 	if err := s.enter(before, from); err != nil {
 		return exporter.Batch{}, err
+	}
+	if p.tooBig {
+		if err := t.run(ctx, s.pageStatement(from, full, false, &p)); err != nil {
+			return exporter.Batch{}, err
+		}
 	}
 	b := exporter.Batch{From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), More: p.cut}
 	read := rangesOf(p.ids)
@@ -120,7 +155,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position) (expor
 		}
 		b.To = b.To.Advance(top, exporter.Ranges{{Lo: from.High + 1, Hi: max(top, from.High+1)}}.Minus(read))
 		s.drop(&b, b.To.Holes.Intersect(s.frontier.decided()))
-		if err := s.gatherEvidence(ctx, t, &b, before, p, full); err != nil {
+		if err := s.gatherEvidence(ctx, t, &b, before, &p, full); err != nil {
 			return exporter.Batch{}, err
 		}
 	}
@@ -153,13 +188,21 @@ func (s *Source) drop(b *exporter.Batch, dead exporter.Ranges) {
 // id that the page lacks either is on the list or has ended. Ids that the list
 // settles are looked up in one more snapshot; what is invisible there is dead,
 // what is visible stays open for the next poll.
-func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, before surroundings, p page, full bool) error {
+func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, before surroundings, p *page, full bool) error {
 	tail := !full && !p.cut && before.last > b.To.High
 	if len(p.ids) == 0 && !tail && s.frontier.reaches(b.To.Holes) {
 		return nil
 	}
 	var after surroundings
-	if err := t.run(ctx, s.surroundingsStatement(&after)); err != nil {
+	ask := []statement{s.surroundingsStatement(&after)}
+	runs := s.missingRuns(b, p)
+	if len(runs) > 0 {
+		ask = append(ask, s.runsStatement(runs))
+	}
+	if err := t.run(ctx, ask...); err != nil {
+		return err
+	}
+	if err := runs.fill(b); err != nil {
 		return err
 	}
 	if p.highest > after.last {
@@ -202,10 +245,11 @@ func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, b
 // Replay implements exporter.Source.
 func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (exporter.Batch, error) {
 	b := exporter.Batch{From: from, To: to}
-	err := s.read(ctx, func(t *tx) error {
+	s.turn = 1 - s.turn
+	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var p page
-		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), &p)); err != nil {
+		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), false, &p)); err != nil {
 			return err
 		}
 		if err := s.enter(around, to); err != nil {
@@ -221,7 +265,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 // Visible implements exporter.Source.
 func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ranges, error) {
 	var visible exporter.Ranges
-	err := s.read(ctx, func(t *tx) error {
+	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var complete bool
 		if err := t.run(ctx, s.surroundingsStatement(&around), s.idsStatement(ids, &visible, &complete)); err != nil {
@@ -256,16 +300,18 @@ func (s *Source) surroundingsStatement(into *surroundings) statement {
 }
 
 // read runs f in one read transaction, finding the table first where needed.
-func (s *Source) read(ctx context.Context, f func(*tx) error) error {
+func (s *Source) read(ctx context.Context, f func(context.Context, *tx) error) error {
 	if err := s.find(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, 3*s.timeout) // the server ends each statement; this ends a dead connection
+	defer cancel()
 	t, err := begin(ctx, s.pool, s.timeout)
 	if err != nil {
 		return err
 	}
 	defer t.end(ctx)
-	return s.explain(f(t))
+	return s.explain(f(ctx, t))
 }
 
 // find resolves the table's names once; their oids are compared in every poll.
