@@ -65,30 +65,68 @@ func (b *Batch) Hash() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Sort puts the events into the order in which they are offered to a sink:
-// by run, seq and id. Runs are ordered by their bytes. The result may have
-// another array than before.
-func (b *Batch) Sort() {
-	compare := func(x, y *Event) int {
-		if c := strings.Compare(x.RunID, y.RunID); c != 0 {
-			return c
-		}
-		return cmp.Or(cmp.Compare(x.Seq, y.Seq), cmp.Compare(x.ID, y.ID))
+// Sort puts the events into the order in which they are offered to a sink: by
+// run, seq and id. Runs are ordered by their bytes. The result takes the place
+// of spare where that is large enough, and of a new array where it is not.
+//
+// Events of a run come from a source in order already, those of many runs
+// mixed; so only the runs are sorted, and each event, which is large, is moved
+// once.
+func (b *Batch) Sort(spare []Event) {
+	type group struct {
+		run         string
+		count, next int
 	}
-	order := make([]*Event, len(b.Events)) // an event is large: move each one once
+	groups := make([]group, 0, 64)
+	index := make(map[string]int, 64)
+	of := make([]int32, len(b.Events)) // the group of each event
 	for i := range b.Events {
-		order[i] = &b.Events[i]
+		if i > 0 && b.Events[i].RunID == b.Events[i-1].RunID {
+			of[i] = of[i-1]
+		} else {
+			g, known := index[b.Events[i].RunID]
+			if !known {
+				g = len(groups)
+				index[b.Events[i].RunID] = g
+				groups = append(groups, group{run: b.Events[i].RunID})
+			}
+			of[i] = int32(g)
+		}
+		groups[of[i]].count++
 	}
-	if slices.IsSortedFunc(order, compare) {
-		return
+	order := make([]*group, len(groups))
+	for i := range groups {
+		order[i] = &groups[i]
 	}
-	slices.SortFunc(order, compare)
-	sorted := make([]Event, len(order))
-	for i, e := range order {
-		sorted[i] = *e
+	slices.SortFunc(order, func(x, y *group) int { return strings.Compare(x.run, y.run) })
+	at := 0
+	for _, g := range order {
+		g.next, at = at, at+g.count
+	}
+	sorted := slices.Grow(spare[:0], len(b.Events))[:len(b.Events)]
+	for i := range b.Events {
+		g := &groups[of[i]]
+		sorted[g.next] = b.Events[i]
+		g.next++
+	}
+	for _, g := range order {
+		if run := sorted[g.next-g.count : g.next]; !ascending(run) {
+			slices.SortFunc(run, func(x, y Event) int { return bySeq(&x, &y) })
+		}
 	}
 	b.Events = sorted
 }
+
+func ascending(run []Event) bool {
+	for i := 1; i < len(run); i++ {
+		if bySeq(&run[i-1], &run[i]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func bySeq(x, y *Event) int { return cmp.Or(cmp.Compare(x.Seq, y.Seq), cmp.Compare(x.ID, y.ID)) }
 
 // Source reads a Docket database for one consumer. Implementations are not
 // safe for concurrent use, and may reuse a batch's memory at the second call

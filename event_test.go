@@ -68,7 +68,7 @@ func TestIdentityOrderIsTotal(t *testing.T) {
 
 func TestBatchSort(t *testing.T) {
 	b := exporter.Batch{Events: []exporter.Event{{RunID: "b", Seq: 1, ID: 1}, {RunID: "a", Seq: 2, ID: 2}, {RunID: "a", Seq: 1, ID: 3}, {RunID: "B", Seq: 9, ID: 4}}}
-	b.Sort()
+	b.Sort(nil)
 	var ids []int64
 	for _, e := range b.Events {
 		ids = append(ids, e.ID)

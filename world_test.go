@@ -156,7 +156,7 @@ func (w *world) page(from exporter.Position) exporter.Batch {
 		}
 	}
 	b.To = from.Advance(high, still).Fill(from.Holes.Minus(still))
-	b.Sort()
+	b.Sort(nil)
 	return b
 }
 
@@ -183,7 +183,7 @@ func (w *world) Replay(_ context.Context, from, to exporter.Position) (exporter.
 	for id := range w.between(from, to) {
 		w.add(&b, id)
 	}
-	b.Sort()
+	b.Sort(nil)
 	w.lent[1] = b.Events
 	return b, w.point("replayed")
 }

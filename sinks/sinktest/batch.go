@@ -23,7 +23,7 @@ func Batch(seed uint64, runs, eventsPerRun int) exporter.Batch {
 		b.Events = append(b.Events, event(rng, first+int64(i), run, int64(i/runs+1), at))
 	}
 	b.From, b.To = exporter.Position{High: first - 1}, exporter.Position{High: first - 1 + int64(len(b.Events))}
-	b.Sort()
+	b.Sort(nil)
 	return b
 }
 

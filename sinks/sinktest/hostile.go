@@ -54,7 +54,7 @@ func hostileBatch(seed uint64) exporter.Batch {
 		}
 	}
 	b.To, b.Rows = exporter.Position{High: id - 1}, len(b.Events)
-	b.Sort()
+	b.Sort(nil)
 	return b
 }
 

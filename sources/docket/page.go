@@ -3,7 +3,6 @@ package docket
 import (
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,18 +15,16 @@ const pageColumns = `id, taken, keep, run_id, seq, type, step, node_id, channel_
 	tenant_id, graph_id, graph_hash, occurred_at, inserted_at,
 	CASE WHEN taken AND keep THEN payload END, CASE WHEN taken AND keep THEN metadata END`
 
-const pageColumnCount = 17
-
 // rowOverhead stands for all of a row but its payload, metadata, and run id
 // (which its task id repeats) where bytes are counted.
 const rowOverhead = 256
 
 // queries are the texts of the statements on Docket's tables for one consumer.
-// A page is read by one of two: fast, which serves a position without holes as
-// long as the bytes of a page stay within the limit, and page, which serves
-// everything.
+// A page is read by one of two. page serves everything: the server cuts it.
+// fast serves a position without holes and rows of moderate size at a third of
+// the server's cost: the reader cuts it, and drops what comes after the cut.
 type queries struct {
-	fast       string // rows above the position; empty when the filter needs run columns
+	fast       string // rows above the position; empty where the filter needs run columns
 	page       string // rows within the open ranges, then above the position
 	ranges     string // rows within ranges, without limits
 	ids        string // ids within ranges
@@ -72,15 +69,15 @@ func newQueries(t *table, f Filters) queries {
 	q.idle = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END = $1::int8 AND tableoid = $2::oid
 		AND NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ` + t.events + ` WHERE id > $1::int8) FROM ` + t.sequence + ``
 	if f.Tenants.all() && f.Graphs.all() {
-		bare := columns(`NULL::text AS tenant_id, NULL::text AS graph_id, NULL::text AS graph_hash`) + ` FROM ` + t.events + ` e` + above
-		q.fast = `WITH fits AS MATERIALIZED (SELECT coalesce(sum(` + size + `), 0) <= $2::int8 AS yes FROM (` + bare + limit + `) e)
-		SELECT ` + pageColumns + ` FROM (` + strings.Replace(bare, "SELECT ", "SELECT true AS taken, ", 1) + ` AND (SELECT yes FROM fits)` + limit + `) p
-		UNION ALL SELECT NULL, ` + nulls(pageColumnCount-1) + ` WHERE NOT (SELECT yes FROM fits)`
+		q.fast = `SELECT ` + pageColumns + ` FROM (SELECT *, NOT keep OR ` + size + ` <= ` + strconv.Itoa(fastSize) + ` AS taken FROM (` +
+			columns(`NULL::text AS tenant_id, NULL::text AS graph_id, NULL::text AS graph_hash`) + ` FROM ` + t.events + ` e` + above + limit + `) e) p ORDER BY id`
 	}
 	return q
 }
 
-func nulls(n int) string { return strings.TrimSuffix(strings.Repeat("NULL, ", n), ", ") }
+// fastSize is the size of a row from which on it is left to the slower
+// statement, so that the fast one cannot send much that is not wanted.
+const fastSize = 64 << 10
 
 // size is what a row counts. octet_length reads no toasted value.
 var size = `CASE WHEN keep THEN least(octet_length(payload)::int8 + octet_length(metadata) + 2 * octet_length(run_id), 2000000000)::int4
@@ -111,25 +108,33 @@ type page struct {
 	cut     bool
 	cutID   int64 // the first row beyond the limits
 	bare    bool  // read by queries.fast: the run columns are still to come
-	tooBig  bool  // queries.fast found more bytes than the limit: nothing was read
 	highest int64 // of ids; math.MinInt64 when there are none
 }
 
-// readPage reads the rows of a statement with pageColumns. Limited ones return
-// one row more than the limit.
-func (s *Source) readPage(rr *pgconn.ResultReader, limited bool) (page, error) {
+// no is false in a column.
+var no = []byte{0}
+
+// readPage reads the rows of a statement with pageColumns. In a bare one, which
+// comes in id order, it makes the cut itself: at the first row beyond the
+// limits, or too large for it.
+func (s *Source) readPage(rr *pgconn.ResultReader, bare bool) (page, error) {
 	m := &s.memory[s.turn]
 	m.arena.reset()
-	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64}
+	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64, bare: bare}
+	size := int64(0)
 	for rr.NextRow() {
 		v := rr.Values()
-		if v[0] == nil {
-			p.tooBig = true
-			continue
-		}
 		id := int8At(v[0])
-		if !boolAt(v[1]) || len(p.ids) == s.limits.Events && limited {
-			p.cut, p.cutID = true, id
+		if bare {
+			size += int64(rowOverhead + len(v[3])*2 + len(v[15]) + len(v[16]))
+			if p.cut || len(p.ids) == s.limits.Events || len(p.ids) > 0 && size > s.limits.Bytes {
+				v[1] = no
+			}
+		}
+		if !boolAt(v[1]) {
+			if !p.cut {
+				p.cut, p.cutID = true, id
+			}
 			continue
 		}
 		p.ids, p.highest = append(p.ids, id), max(p.highest, id)
@@ -160,16 +165,16 @@ func (s *Source) pageStatement(from exporter.Position, onlyHoles, fast bool, int
 	if onlyHoles {
 		high = math.MaxInt64
 	}
-	st := s.rangesStatement(s.sql.page, from.Holes, true, into)
-	if into.bare = fast && s.sql.fast != "" && len(from.Holes) == 0; into.bare {
-		st = s.rangesStatement(s.sql.fast, nil, true, into)
+	st := s.rangesStatement(s.sql.page, from.Holes, into)
+	if fast && s.sql.fast != "" && len(from.Holes) == 0 {
+		st = s.rangesStatement(s.sql.fast, nil, into)
 	}
 	st.values[2] = strconv.AppendInt(nil, high, 10)
 	return st
 }
 
 // rangesStatement is a statement over the rows within ids.
-func (s *Source) rangesStatement(sql string, ids exporter.Ranges, limited bool, into *page) statement {
+func (s *Source) rangesStatement(sql string, ids exporter.Ranges, into *page) statement {
 	los, his := rangeArrays(ids)
 	return statement{
 		sql: sql,
@@ -178,9 +183,7 @@ func (s *Source) rangesStatement(sql string, ids exporter.Ranges, limited bool, 
 		}, s.sql.filter...),
 		types: append([]uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8ArrayOID, pgtype.Int8ArrayOID}, s.sql.filterOIDs...),
 		read: func(rr *pgconn.ResultReader) (err error) {
-			bare := into.bare
-			*into, err = s.readPage(rr, limited)
-			into.bare = bare
+			*into, err = s.readPage(rr, sql == s.sql.fast)
 			return err
 		},
 	}

@@ -63,7 +63,8 @@ var _ exporter.Source = (*Source)(nil)
 // next one.
 type memory struct {
 	arena arena
-	rows  []exporter.Event
+	rows  []exporter.Event // in the order in which they were read
+	batch []exporter.Event // sorted
 	ids   []int64
 }
 
@@ -138,7 +139,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 	if err := s.enter(before, from); err != nil {
 		return exporter.Batch{}, err
 	}
-	if p.tooBig {
+	if p.bare && p.cut && len(p.ids) == 0 { // its first row is a large one
 		if err := t.run(ctx, s.pageStatement(from, full, false, &p)); err != nil {
 			return exporter.Batch{}, err
 		}
@@ -160,7 +161,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 		}
 	}
 	s.noteHoles(&b, full)
-	b.Sort()
+	s.sort(&b)
 	return b, nil
 }
 
@@ -249,7 +250,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var p page
-		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), false, &p)); err != nil {
+		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), &p)); err != nil {
 			return err
 		}
 		if err := s.enter(around, to); err != nil {
@@ -258,8 +259,14 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 		b.Events, b.Poison, b.Rows = p.rows, p.poison, len(p.ids)
 		return nil
 	})
-	b.Sort()
+	s.sort(&b)
 	return b, err
+}
+
+func (s *Source) sort(b *exporter.Batch) {
+	m := &s.memory[s.turn]
+	b.Sort(m.batch)
+	m.batch = b.Events
 }
 
 // Visible implements exporter.Source.
