@@ -37,9 +37,9 @@ func (c *checker) sequence(ctx context.Context) error {
 
 // surroundings runs the statement with which every poll begins, as it is.
 func (c *checker) surroundings(ctx context.Context) error {
-	st := c.table.surroundingsStatement()
-	s, err := readSurroundings(c.conn.PgConn().ExecParams(ctx, st.sql, st.values, st.types, nil, binaryResults))
-	if err != nil {
+	var s surroundings
+	st := c.table.surroundingsStatement(&s)
+	if err := st.read(c.conn.PgConn().ExecParams(ctx, st.sql, st.values, st.types, nil, binaryResults)); err != nil {
 		found, err := refused(c.conn, err, "read who holds the id sequence")
 		c.found = append(c.found, found...)
 		return err

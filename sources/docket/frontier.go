@@ -33,42 +33,33 @@ type owner struct {
 	exporter.Holder
 	idle  bool
 	stamp time.Time // when it became idle
-	limit int64     // it drew no id above this one: it has been idle since before
+	limit int64     // it drew no id above this one
 }
 
 // observation is one list of holders, with the sequence's value read in the
 // same statement.
 type observation struct {
 	last    int64 // the highest id handed out
-	holders []observed
+	holders []exporter.Holder
 	at      time.Time // local clock, for people
 }
 
-type observed struct {
+// description is what the server tells of a holder.
+type description struct {
 	exporter.Holder
-	idle  bool
-	stamp time.Time
+	idle  bool      // it is waiting for its client, or prepared
+	stamp time.Time // since when
 }
 
 // observe takes in a newer list: holders that are not on it have ended.
 func (f *frontier) observe(o observation) {
 	live := make(map[string]*owner, len(o.holders))
 	for _, h := range o.holders {
-		w, known := f.live[h.Transaction]
-		switch {
-		case !known:
-			w = &owner{Holder: h.Holder, idle: h.idle, stamp: h.stamp, limit: everyID}
-			if w.Since.IsZero() {
-				w.Since = o.at
-			}
-		case h.idle && w.idle && w.stamp.Equal(h.stamp):
-			// Idle from the earlier list to this one, so it drew nothing in
-			// between; o.last was read after the earlier list.
-			w.limit = min(w.limit, o.last)
-		default:
-			w.idle, w.stamp, w.limit = h.idle, h.stamp, everyID
+		w := f.live[h.Transaction]
+		if w == nil {
+			h.Since = o.at
+			w = &owner{Holder: h, limit: everyID}
 		}
-		w.State = h.State
 		live[h.Transaction] = w
 	}
 	for _, b := range f.bounds {
@@ -81,12 +72,39 @@ func (f *frontier) observe(o observation) {
 	f.live = live
 }
 
+// describe takes in what the server tells of the holders, newer than the last
+// list. A holder that has been idle since the description before drew nothing
+// in between; last was read in between, so no id above it is the holder's,
+// whatever evidence names it.
+func (f *frontier) describe(told []description, last int64) {
+	for _, d := range told {
+		w := f.live[d.Transaction]
+		if w == nil {
+			continue
+		}
+		if d.idle && w.idle && w.stamp.Equal(d.stamp) {
+			w.limit = min(w.limit, last)
+		} else {
+			w.idle, w.stamp, w.limit = d.idle, d.stamp, everyID
+		}
+		if since := w.Since; d.Since.IsZero() {
+			d.Since = since
+		}
+		w.Holder = d.Holder
+		for _, b := range f.bounds {
+			if limit, waits := b.holders[d.Transaction]; waits {
+				b.holders[d.Transaction] = min(limit, w.limit)
+			}
+		}
+	}
+}
+
 // record adds the present holders as the evidence for every id up to max.
 // The caller has seen that max was handed out before the last list was taken.
 func (f *frontier) record(max int64) {
 	b := bound{max: max, holders: make(map[string]int64, len(f.live))}
-	for tx, w := range f.live {
-		b.holders[tx] = w.limit
+	for tx := range f.live {
+		b.holders[tx] = everyID // until a later description says that it was idle
 	}
 	kept := f.bounds[:0]
 	for _, old := range f.bounds {

@@ -46,7 +46,7 @@ func openOn(t *testing.T, dsn string, o docket.Options) *database {
 	if err := docketsim.Install(t.Context(), pgtest.Connect(t, dsn), o.Schema); err != nil {
 		t.Fatal(err)
 	}
-	d.source = docket.New(d.pool, o)
+	d.source = docket.New(d.pool, o).Impatient()
 	return d
 }
 

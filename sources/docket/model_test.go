@@ -63,9 +63,16 @@ func TestRandomInterleavings(t *testing.T) {
 		w.writers = append(w.writers, &modelWriter{session: w.session(), next: map[string]int{}})
 	}
 	acting := false
-	pool := stepPool(t, w.dsn, func(sql string) {
-		if acting && stepName(sql) != "" {
-			for range w.rng.IntN(3) {
+	pool := stepPool(t, w.dsn, func(sql string) func() {
+		if !acting || stepName(sql) == "" {
+			return nil
+		}
+		steps := w.rng.IntN(3)
+		if steps == 0 {
+			return nil
+		}
+		return func() {
+			for range steps {
 				w.act()
 			}
 		}
@@ -74,7 +81,7 @@ func TestRandomInterleavings(t *testing.T) {
 	for seed := range seeds {
 		w.rng = rand.New(rand.NewPCG(uint64(seed), 1))
 		limits := docket.Limits{Events: 1 + w.rng.IntN(8)}
-		w.source = docket.New(pool, docket.Options{Limits: limits})
+		w.source = docket.New(pool, docket.Options{Limits: limits}).Impatient()
 		acting = true
 		for range 2 + w.rng.IntN(4) {
 			w.act()
@@ -185,7 +192,7 @@ func (w *world) readOnce(pool *pgxpool.Pool, limits docket.Limits) exporter.Batc
 		w.t.Fatalf("poll from %s: %v", w.at, err)
 	}
 	if w.rng.IntN(6) == 0 {
-		w.source = docket.New(pool, docket.Options{Limits: limits})
+		w.source = docket.New(pool, docket.Options{Limits: limits}).Impatient()
 		again, err := w.source.Replay(w.t.Context(), b.From, b.To)
 		if err != nil {
 			w.t.Fatal(err)

@@ -137,7 +137,7 @@ func TestHoldersAreNamedAndOthersDoNotCount(t *testing.T) {
 		if len(held.Holders) != 1 || held.Holders[0].PID != pid || held.Holders[0].Application != "forgotten psql" || held.Holders[0].Since.IsZero() {
 			t.Fatalf("holders %+v, want pid %d", held.Holders, pid)
 		}
-		d.source = docket.New(d.pool, docket.Options{})
+		d.source = docket.New(d.pool, docket.Options{}).Impatient()
 		d.poll()
 	}
 	later := d.session()

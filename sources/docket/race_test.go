@@ -54,21 +54,21 @@ func TestCommitBeforeTheLookUp(t *testing.T) {
 	settled.do("BEGIN")
 	settled.insert("r3", 1)
 	b.insert("r2", 1)
-	var hook func(string)
-	d.source = docket.New(stepPool(t, d.dsn, func(sql string) {
-		if hook != nil {
-			hook(sql)
-		}
-	}), docket.Options{})
+	step := func(string) func() { return nil }
+	d.source = docket.New(stepPool(t, d.dsn, func(sql string) func() { return step(sql) }), docket.Options{})
 	d.poll()
 	d.wantAt("2-{[1,1]}")
 	a.do("BEGIN")
 	a.insert("r1", 1)
 	b.insert("r2", 2)
 	end, commit := at("holders", 2, func() { settled.do("COMMIT") }), at("ids", 1, func() { a.do("COMMIT") })
-	hook = func(sql string) { end(sql); commit(sql) }
+	step = func(sql string) func() {
+		if act := end(sql); act != nil {
+			return act
+		}
+		return commit(sql)
+	}
 	d.poll()
-	hook = nil
 	d.drain()
 	d.wantOrdered(map[string]int{"r1": 1, "r2": 2, "r3": 1})
 	d.wantAt("4")

@@ -52,6 +52,9 @@ type Source struct {
 	frontier frontier
 	since    []exporter.Hole // when each open range was first seen
 
+	described time.Time     // when the holders were last described
+	patience  time.Duration // how long a hole is open before its holders are described, and between descriptions
+
 	memory  [2]memory // of the last two batches, in turns
 	turn    int
 	scratch []byte
@@ -72,7 +75,7 @@ type memory struct {
 func New(pool *pgxpool.Pool, o Options) *Source {
 	s := &Source{
 		pool: pool, schema: o.Schema, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
-		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload,
+		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload, patience: 200 * time.Millisecond,
 	}
 	if s.schema == "" {
 		s.schema = "public"
@@ -133,7 +136,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 	full := len(from.Holes) >= MaxOpenRanges
 	var before surroundings
 	var p page
-	if err := t.run(ctx, s.surroundingsStatement(&before), s.pageStatement(from, full, fast, &p)); err != nil {
+	if err := t.run(ctx, s.table.surroundingsStatement(&before), s.pageStatement(from, full, fast, &p)); err != nil {
 		return exporter.Batch{}, err
 	}
 	if err := s.enter(before, from); err != nil {
@@ -160,7 +163,10 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 			return exporter.Batch{}, err
 		}
 	}
-	s.noteHoles(&b, full)
+	s.noteHoles(&b)
+	if err := s.describe(ctx, t, &b); err != nil {
+		return exporter.Batch{}, err
+	}
 	s.sort(&b)
 	return b, nil
 }
@@ -195,7 +201,7 @@ func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, b
 		return nil
 	}
 	var after surroundings
-	ask := []statement{s.surroundingsStatement(&after)}
+	ask := []statement{s.table.surroundingsStatement(&after)}
 	runs := s.missingRuns(b, p)
 	if len(runs) > 0 {
 		ask = append(ask, s.runsStatement(runs))
@@ -250,7 +256,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var p page
-		if err := t.run(ctx, s.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), &p)); err != nil {
+		if err := t.run(ctx, s.table.surroundingsStatement(&around), s.rangesStatement(s.sql.ranges, to.Minus(from), &p)); err != nil {
 			return err
 		}
 		if err := s.enter(around, to); err != nil {
@@ -275,7 +281,7 @@ func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ran
 	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var complete bool
-		if err := t.run(ctx, s.surroundingsStatement(&around), s.idsStatement(ids, &visible, &complete)); err != nil {
+		if err := t.run(ctx, s.table.surroundingsStatement(&around), s.idsStatement(ids, &visible, &complete)); err != nil {
 			return err
 		}
 		return s.enter(around, exporter.Position{})
@@ -295,15 +301,6 @@ func (s *Source) enter(around surroundings, at exporter.Position) error {
 	s.around = &around
 	s.frontier.observe(around.observation)
 	return nil
-}
-
-func (s *Source) surroundingsStatement(into *surroundings) statement {
-	st := s.table.surroundingsStatement()
-	st.read = func(rr *pgconn.ResultReader) (err error) {
-		*into, err = readSurroundings(rr)
-		return err
-	}
-	return st
 }
 
 // read runs f in one read transaction, finding the table first where needed.
@@ -354,7 +351,7 @@ func (s *Source) explain(err error) error {
 }
 
 // noteHoles keeps when each open range was first seen, for people.
-func (s *Source) noteHoles(b *exporter.Batch, full bool) {
+func (s *Source) noteHoles(b *exporter.Batch) {
 	now := time.Now()
 	noted := make([]exporter.Hole, len(b.To.Holes))
 	i := 0
@@ -368,11 +365,29 @@ func (s *Source) noteHoles(b *exporter.Batch, full bool) {
 		}
 	}
 	s.since = noted
-	if len(noted) > 0 {
-		oldest := slices.MinFunc(noted, func(x, y exporter.Hole) int { return x.Since.Compare(y.Since) })
-		oldest.Holders = s.frontier.blockers(oldest.Lo)
-		b.Blocked = []exporter.Hole{oldest}
+}
+
+// describe asks who keeps ids open, once they have been open for a while, and
+// names them in the batch.
+func (s *Source) describe(ctx context.Context, t *tx, b *exporter.Batch) error {
+	if len(s.since) == 0 {
+		return nil
 	}
+	oldest := slices.MinFunc(s.since, func(x, y exporter.Hole) int { return x.Since.Compare(y.Since) })
+	if now := time.Now(); now.Sub(oldest.Since) >= s.patience && now.Sub(s.described) >= s.patience {
+		var told []description
+		if err := t.run(ctx, s.table.descriptionStatement(&told)); err != nil {
+			return err
+		}
+		s.frontier.describe(told, s.around.last)
+		s.described = now
+		if len(b.To.Holes.Intersect(s.frontier.decided())) > 0 {
+			b.More = true // the next poll settles them
+		}
+	}
+	oldest.Holders = s.frontier.blockers(oldest.Lo)
+	b.Blocked = []exporter.Hole{oldest}
+	return nil
 }
 
 // rangesOf returns the set of ids; it sorts its argument.

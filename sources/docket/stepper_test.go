@@ -14,18 +14,21 @@ import (
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
-// stepper stops a poll between any two of its statements, on the real wire: it
-// holds back the bytes of each statement until the server has executed what
-// was sent before, and then calls before with the statement's text.
+// stepper stops a poll between any two of its statements, on the real wire:
+// where before returns something to do, it holds back the bytes of that
+// statement until the server has executed what was sent before, and does it.
 type stepper struct {
 	t       *testing.T
 	watch   *pgx.Conn
-	before  func(sql string)
+	before  hook
 	pending bool // something was sent whose execution must be awaited
 }
 
+// hook says what to do before a statement; nil is nothing.
+type hook func(sql string) (act func())
+
 // stepPool returns a pool of one connection whose statements before sees.
-func stepPool(t *testing.T, dsn string, before func(sql string)) *pgxpool.Pool {
+func stepPool(t *testing.T, dsn string, before hook) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -63,14 +66,17 @@ func (c *stepConn) Write(b []byte) (int, error) {
 	for at := 0; at+5 <= len(b); {
 		size := 1 + int(binary.BigEndian.Uint32(b[at+1:]))
 		if b[at] == 'P' {
-			if at > sent {
-				if _, err := c.Conn.Write(b[sent:at]); err != nil {
-					return sent, err
+			sql := string(b[at+6 : at+size])
+			if act := c.s.before(sql[:strings.IndexByte(sql, 0)]); act != nil {
+				if at > sent {
+					if _, err := c.Conn.Write(b[sent:at]); err != nil {
+						return sent, err
+					}
+					sent, c.s.pending = at, true
 				}
-				sent, c.s.pending = at, true
+				c.s.await()
+				act()
 			}
-			sql := b[at+6:]
-			c.s.step(string(sql[:strings.IndexByte(string(sql), 0)]))
 		}
 		at += size
 	}
@@ -78,14 +84,15 @@ func (c *stepConn) Write(b []byte) (int, error) {
 	return sent + n, err
 }
 
-func (s *stepper) step(sql string) {
-	if s.pending {
-		pgtest.Until(s.t, 10*time.Second, "the server to wait for the next statement", func() bool {
-			return pgtest.Value[int](s.t, s.watch, `SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'stepped' AND wait_event = 'ClientRead'`) == 1
-		})
-		s.pending = false
+// await waits until the server has executed what it was sent.
+func (s *stepper) await() {
+	if !s.pending {
+		return
 	}
-	s.before(sql)
+	pgtest.Until(s.t, 10*time.Second, "the server to wait for the next statement", func() bool {
+		return pgtest.Value[int](s.t, s.watch, `SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'stepped' AND wait_event = 'ClientRead'`) == 1
+	})
+	s.pending = false
 }
 
 // stepName names a statement of a poll.
@@ -104,13 +111,15 @@ func stepName(sql string) string {
 	}
 }
 
-// at returns a hook that calls f once, before the n-th statement of that name.
-func at(name string, n int, f func()) func(string) {
-	return func(sql string) {
-		if stepName(sql) == name {
-			if n--; n == 0 {
-				f()
-			}
+// at returns a hook that does f once, before the n-th statement of that name.
+func at(name string, n int, f func()) hook {
+	return func(sql string) func() {
+		if stepName(sql) != name {
+			return nil
 		}
+		if n--; n != 0 {
+			return nil
+		}
+		return f
 	}
 }

@@ -32,8 +32,10 @@ type surroundings struct {
 // The sequence is read directly: pg_sequence_last_value would take the very
 // lock that is being listed. The timeline comes from the insert position,
 // because the control file shows the old one for a while after a promotion.
-func (t *table) surroundingsStatement() statement {
-	return statement{values: [][]byte{[]byte(t.events)}, types: []uint32{pgtype.TextOID}, sql: `
+func (t *table) surroundingsStatement(into *surroundings) statement {
+	return statement{
+		values: [][]byte{[]byte(t.events)}, types: []uint32{pgtype.TextOID},
+		sql: `
 SELECT pg_is_in_recovery(),
        (SELECT system_identifier FROM pg_control_system()),
        CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END,
@@ -42,19 +44,22 @@ SELECT pg_is_in_recovery(),
        q.tableoid,
        coalesce(to_regclass(pg_get_serial_sequence($1, 'id'))::oid, 0),
        CASE WHEN q.is_called THEN q.last_value ELSE q.last_value - 1 END,
-       l.virtualtransaction, l.pid, a.application_name, a.usename::text, a.state, a.state_change, a.xact_start,
-       p.gid, p.prepared, p.owner::text
-FROM ` + t.sequence + ` q
-LEFT JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = q.tableoid AND l.granted
+       l.virtualtransaction, l.pid
+FROM ` + t.sequence + ` q ` + t.holdersJoin(),
+		read: func(rr *pgconn.ResultReader) (err error) {
+			*into, err = readSurroundings(rr)
+			return err
+		},
+	}
+}
+
+// holdersJoin joins the locks of the transactions that drew an id and have not
+// ended to the sequence q. A holder is its virtual transaction: a prepared one
+// has no process.
+func (t *table) holdersJoin() string {
+	return `LEFT JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = q.tableoid AND l.granted
      AND l.mode = 'RowExclusiveLock'
-     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN LATERAL (
-       SELECT x.gid, x.prepared, x.owner
-       FROM pg_locks k JOIN pg_prepared_xacts x ON x.transaction = k.transactionid
-       WHERE l.pid IS NULL AND k.pid IS NULL AND k.locktype = 'transactionid'
-         AND k.virtualtransaction = l.virtualtransaction
-       LIMIT 1) p ON l.virtualtransaction IS NOT NULL AND l.pid IS NULL`}
+     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 }
 
 func readSurroundings(rr *pgconn.ResultReader) (surroundings, error) {
@@ -63,40 +68,68 @@ func readSurroundings(rr *pgconn.ResultReader) (surroundings, error) {
 	for first := true; rr.NextRow(); first = false {
 		v := rr.Values()
 		if first {
-			s.recovery = v[0][0] == 1
+			s.recovery = boolAt(v[0])
 			s.system, s.timeline = int8At(v[1]), string(v[2])
 			s.started = timeAt(v[3])
 			s.oid, s.seqOID, s.ownsSeq = oidAt(v[4]), oidAt(v[5]), oidAt(v[6])
 			s.last = int8At(v[7])
 		}
-		if v[8] == nil {
-			continue
+		if v[8] != nil {
+			h := exporter.Holder{Transaction: string(v[8])}
+			if v[9] != nil {
+				h.PID = int4At(v[9])
+			}
+			s.holders = append(s.holders, h)
 		}
-		s.holders = append(s.holders, readHolder(v[8:]))
 	}
 	_, err := rr.Close()
 	return s, err
 }
 
-func readHolder(v [][]byte) observed {
-	h := observed{Holder: exporter.Holder{Transaction: string(v[0]), Application: string(v[2]), User: string(v[3]), State: string(v[4])}}
-	if v[1] != nil {
-		h.PID = int4At(v[1])
+// descriptionStatement says who the holders are and whether they are idle. It
+// costs the server several times what the list costs, so it is asked only
+// about holders that stay.
+func (t *table) descriptionStatement(into *[]description) statement {
+	return statement{
+		sql: `
+SELECT l.virtualtransaction, l.pid, a.application_name, a.usename::text, a.state, a.state_change, a.xact_start,
+       p.gid, p.prepared, p.owner::text
+FROM ` + t.sequence + ` q ` + t.holdersJoin() + `
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN LATERAL (
+       SELECT x.gid, x.prepared, x.owner
+       FROM pg_locks k JOIN pg_prepared_xacts x ON x.transaction = k.transactionid
+       WHERE l.pid IS NULL AND k.pid IS NULL AND k.locktype = 'transactionid'
+         AND k.virtualtransaction = l.virtualtransaction
+       LIMIT 1) p ON l.pid IS NULL
+WHERE l.virtualtransaction IS NOT NULL`,
+		read: func(rr *pgconn.ResultReader) error {
+			for rr.NextRow() {
+				*into = append(*into, readDescription(rr.Values()))
+			}
+			_, err := rr.Close()
+			return err
+		},
 	}
-	if v[6] != nil {
-		h.Since = timeAt(v[6])
-	}
-	if v[5] != nil && (h.State == "idle in transaction" || h.State == "idle in transaction (aborted)") {
-		h.idle, h.stamp = true, timeAt(v[5])
-	}
+}
+
+func readDescription(v [][]byte) description {
+	d := description{Holder: exporter.Holder{Transaction: string(v[0]), Application: string(v[2]), User: string(v[3]), State: string(v[4])}}
 	if v[1] == nil { // a prepared transaction: it can draw nothing any more
-		h.idle, h.State = true, "prepared"
-		h.Prepared, h.User = string(v[7]), string(v[9])
+		d.idle, d.State, d.Prepared, d.User = true, "prepared", string(v[7]), string(v[9])
 		if v[8] != nil {
-			h.Since = timeAt(v[8])
+			d.Since = timeAt(v[8])
 		}
+		return d
 	}
-	return h
+	d.PID = int4At(v[1])
+	if v[6] != nil {
+		d.Since = timeAt(v[6])
+	}
+	if v[5] != nil && (d.State == "idle in transaction" || d.State == "idle in transaction (aborted)") {
+		d.idle, d.stamp = true, timeAt(v[5])
+	}
+	return d
 }
 
 // change compares the surroundings of this poll with those of the last one.
