@@ -22,6 +22,7 @@ type Batch struct {
 	Events   []Event
 	Poison   []Rejection // rows between From and To that no sink could be given
 	Rows     int         // visible rows between From and To, filtered ones included
+	Bytes    int64       // encoded payloads and metadata of Events and Poison
 	More     bool        // a limit cut the batch: read again at once
 
 	Filled  int    // rows that were open ids in From

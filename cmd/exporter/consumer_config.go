@@ -21,7 +21,7 @@ type ConsumerConfig struct {
 	Graphs  Patterns `env:"GRAPHS" docDefault:"all" desc:"Graph ids to export, written as for TYPES."`
 
 	BatchEvents Count    `env:"BATCH_EVENTS" envDefault:"10000" desc:"Most events in a batch."`
-	BatchBytes  Size     `env:"BATCH_BYTES" envDefault:"8MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
+	BatchBytes  Size     `env:"BATCH_BYTES" envDefault:"6MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
 	Linger      Duration `env:"LINGER" envDefault:"0s" desc:"How long a batch that is not full waits for more events."`
 	Payload     Payload  `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`
 

@@ -122,7 +122,7 @@ func (a *arena) copy(b []byte) []byte { return a.keep(append(a.reserve(len(b)), 
 // render decodes src into the arena; JSON that outgrows the reserve moves to
 // memory of its own.
 func (a *arena) render(d *etf.Decoder, src []byte) ([]byte, error) {
-	out, err := d.AppendJSON(a.reserve(2*len(src)+64), src)
+	out, err := d.AppendJSON(a.reserve(len(src)+len(src)/4+256), src)
 	if err != nil {
 		return nil, err
 	}

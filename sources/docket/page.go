@@ -109,6 +109,7 @@ type page struct {
 	cutID   int64 // the first row beyond the limits
 	bare    bool  // read by queries.fast: the run columns are still to come
 	highest int64 // of ids; math.MinInt64 when there are none
+	bytes   int64 // encoded payloads and metadata
 }
 
 // no is false in a column.
@@ -141,6 +142,7 @@ func (s *Source) readPage(rr *pgconn.ResultReader, bare bool) (page, error) {
 		if !boolAt(v[2]) {
 			continue
 		}
+		p.bytes += int64(len(v[15]) + len(v[16]))
 		p.rows = append(p.rows, exporter.Event{})
 		e := &p.rows[len(p.rows)-1]
 		rejection, err := s.decode(e, v, &m.arena)

@@ -21,7 +21,7 @@ const MaxOpenRanges = 10_000
 // Limits bound one batch. At least one row is always read.
 type Limits struct {
 	Events int   // rows, filtered ones included; default 10,000
-	Bytes  int64 // encoded payloads, metadata and run ids; default 8 MiB
+	Bytes  int64 // encoded payloads, metadata and run ids; default 6 MiB
 }
 
 // Options configure a Source. The zero value reads everything.
@@ -84,7 +84,7 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 		s.limits.Events = 10_000
 	}
 	if s.limits.Bytes <= 0 {
-		s.limits.Bytes = 8 << 20
+		s.limits.Bytes = 6 << 20
 	}
 	if s.timeout <= 0 {
 		s.timeout = 30 * time.Second
@@ -147,7 +147,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 			return exporter.Batch{}, err
 		}
 	}
-	b := exporter.Batch{From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), More: p.cut}
+	b := exporter.Batch{From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), Bytes: p.bytes, More: p.cut}
 	read := rangesOf(p.ids)
 	filled := read.Intersect(from.Holes)
 	b.Filled = int(filled.Count())
@@ -262,7 +262,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 		if err := s.enter(around, to); err != nil {
 			return err
 		}
-		b.Events, b.Poison, b.Rows = p.rows, p.poison, len(p.ids)
+		b.Events, b.Poison, b.Rows, b.Bytes = p.rows, p.poison, len(p.ids), p.bytes
 		return nil
 	})
 	s.sort(&b)
