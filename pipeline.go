@@ -153,11 +153,11 @@ func (r *run) loop() error {
 		r.step(Waiting, nil)
 		if b.More {
 			idle = 0
-		} else if b.Empty() {
+		} else {
 			if err := r.sweep(); err != nil {
 				return err
 			}
-			if r.Once && r.at.Equal(b.To) {
+			if r.Once && b.Empty() && r.at.Equal(b.To) {
 				return r.move(true)
 			}
 		}

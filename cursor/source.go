@@ -2,7 +2,10 @@ package cursor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	exporter "github.com/docket-exporter/exporter"
 )
@@ -19,9 +22,18 @@ func (s *Store) BindSource(ctx context.Context, docketSchema string, systemID in
 	if err != nil {
 		return fmt.Errorf("record source: %w", err)
 	}
+	return s.CheckSource(ctx, docketSchema, systemID)
+}
+
+// CheckSource compares like BindSource and records nothing: a schema that
+// belongs to no Docket yet is fine.
+func (s *Store) CheckSource(ctx context.Context, docketSchema string, systemID int64) error {
 	var boundSchema string
 	var boundID int64
-	err = s.pool.QueryRow(ctx, s.sql("SELECT docket_schema, system_identifier FROM {source}")).Scan(&boundSchema, &boundID)
+	err := s.pool.QueryRow(ctx, s.sql("SELECT docket_schema, system_identifier FROM {source}")).Scan(&boundSchema, &boundID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read source: %w", err)
 	}

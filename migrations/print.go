@@ -50,7 +50,7 @@ BEGIN
 END
 $grant$;
 
--- Optional: shows since when, and in which application, a transaction keeps ids open.
+-- Optional: shows since when a transaction keeps ids open, and that an idle one draws no more of them.
 -- GRANT pg_read_all_stats TO {role};
 
 -- In the database that holds the exporter's state.

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 const checkHelp = `Look at everything that run needs, change nothing, and print one line per
@@ -48,11 +51,33 @@ func check(ctx context.Context, c Config) *findings {
 	found.ok("configuration", "consumers: "+strings.Join(c.Exporter.Consumers, ", "))
 	checkDocket(ctx, c, found)
 	checkExport(ctx, c.Database, found)
+	checkBinding(ctx, c, found)
 	checkDirect(ctx, c.Database, found)
 	for i := range c.Consumers {
 		checkSink(&c.Consumers[i], found)
 	}
 	return found
+}
+
+// checkBinding asks whether the positions kept are this Docket's, once both
+// databases are known to be in order.
+func checkBinding(ctx context.Context, c Config, found *findings) {
+	if found.exitCode() != exitOK {
+		return
+	}
+	e, err := newEngine(ctx, c, true, slog.New(slog.DiscardHandler))
+	if err == nil {
+		defer e.close()
+		var id int64
+		if id, err = docket.SystemIdentifier(ctx, e.docket); err == nil {
+			err = e.store.CheckSource(ctx, c.Database.DocketSchema, id)
+		}
+	}
+	if err != nil {
+		found.failed(exportSubject, err)
+		return
+	}
+	found.ok(exportSubject, "the positions kept there are this Docket's")
 }
 
 // checkDirect reaches for the databases past their poolers, where they differ.

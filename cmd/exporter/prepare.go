@@ -63,6 +63,7 @@ func (e *engine) prepareOnce(ctx context.Context) error {
 	if err := e.store.BindSource(ctx, e.config.Database.DocketSchema, id); err != nil {
 		return err
 	}
+	e.system = id
 	return e.createConsumers(ctx)
 }
 

@@ -107,6 +107,7 @@ type engine struct {
 	export  *pgxpool.Pool
 	renewal *pgxpool.Pool
 	store   *cursor.Store
+	system  int64 // identifier of Docket's server, once prepared
 	metrics *exporter.Metrics
 	pipes   pipes
 	out     io.Writer
@@ -148,7 +149,7 @@ func (e *engine) close() {
 // run prepares and then supervises the consumers until ctx ends or, with once,
 // until all have caught up.
 func (e *engine) run(ctx context.Context) error {
-	if err := e.prepare(ctx); err != nil {
+	if err := e.prepare(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	// Work outlives the signal by the grace, less what giving the leases up takes.

@@ -193,9 +193,32 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	c.awaitLine("at deaf")
 	c.signal(syscall.SIGTERM)
 	pgtest.Until(t, 10*time.Second, "the first signal to be taken", func() bool { return strings.Contains(c.stderr.String(), "stopping") })
-	c.signal(syscall.SIGTERM)
-	if code := c.wait(3 * time.Second); code != 128+int(syscall.SIGTERM) {
+	pgtest.Until(t, 3*time.Second, "the exit", func() bool { // the first ones are the same signal, passed on by a parent
+		_ = c.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-c.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := c.wait(time.Second); code != 128+int(syscall.SIGTERM) {
 		t.Fatalf("exit code %d", code)
+	}
+}
+
+// A stop while run still waits for a database must not start any consumer.
+func TestSigtermBeforeEverythingIsPrepared(t *testing.T) {
+	s := newSite(t)
+	s.env["DOCKET_SCHEMA"] = "acme"
+	c := start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the wait", func() bool { return strings.Contains(c.stderr.String(), "cannot start yet") })
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(10 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	if text := c.stderr.String(); strings.Contains(text, "claimed") {
+		t.Fatalf("a consumer was started\n%s", text)
 	}
 }
 
@@ -393,6 +416,7 @@ func TestRunRefusesAnotherDocketSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.env["DOCKET_SCHEMA"] = "acme"
+	command(t, s.env, "check").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`)
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`, "EXPORT_SCHEMA")
 }
 

@@ -5,7 +5,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how soon after the first a second signal is the same one: it was
+// sent to the process group, and a parent such as make passed it on as well.
+const sameSignal = 100 * time.Millisecond
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. A
 // second one exits at once with 128 + its number. It does not fall back to the
@@ -24,10 +29,16 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		case <-done:
 			return
 		}
-		select {
-		case s := <-signals:
-			os.Exit(128 + int(s.(syscall.Signal)))
-		case <-done:
+		first := time.Now()
+		for {
+			select {
+			case s := <-signals:
+				if time.Since(first) > sameSignal {
+					os.Exit(128 + int(s.(syscall.Signal)))
+				}
+			case <-done:
+				return
+			}
 		}
 	}()
 	return ctx, func() {

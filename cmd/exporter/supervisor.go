@@ -131,7 +131,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		Cursor:   s.pipes.wrapCursor(own),
 		Sink:     s.pipes.wrapSink(sink),
 		Source: docket.New(s.docket, docket.Options{
-			Schema: s.config.Database.DocketSchema, Filters: filters,
+			Schema: s.config.Database.DocketSchema, System: s.system, Filters: filters,
 			Limits:      docket.Limits{Events: int(c.BatchEvents), Bytes: int64(c.BatchBytes)},
 			PayloadKeys: c.Payload.Keys, NoPayload: !c.Payload.Full && len(c.Payload.Keys) == 0,
 			StatementTimeout: s.config.Exporter.StatementTimeout.Value(),

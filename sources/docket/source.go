@@ -27,6 +27,7 @@ type Limits struct {
 // Options configure a Source. The zero value reads everything.
 type Options struct {
 	Schema           string // of Docket's tables
+	System           int64  // identifier of the server it must be; 0 for the one that is met first
 	Filters          Filters
 	Limits           Limits
 	PayloadKeys      []string      // top-level keys of payload to keep; nil keeps all
@@ -38,6 +39,7 @@ type Options struct {
 type Source struct {
 	pool      *pgxpool.Pool
 	schema    string
+	system    int64
 	filters   Filters
 	limits    Limits
 	timeout   time.Duration
@@ -74,7 +76,7 @@ type memory struct {
 // New returns a Source that takes a connection from pool for each read.
 func New(pool *pgxpool.Pool, o Options) *Source {
 	s := &Source{
-		pool: pool, schema: o.Schema, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
+		pool: pool, schema: o.Schema, system: o.System, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
 		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload, patience: 200 * time.Millisecond,
 	}
 	if s.schema == "" {
@@ -291,14 +293,14 @@ func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ran
 
 // enter takes in the surroundings of a read, or refuses them.
 func (s *Source) enter(around surroundings, at exporter.Position) error {
-	restarted, err := around.change(s.around, s.table, at)
+	restarted, err := around.change(s.around, s.system, s.table, at)
 	if err != nil {
 		return err
 	}
 	if restarted {
 		s.frontier.reset()
 	}
-	s.around = &around
+	s.around, s.system = &around, around.system
 	s.frontier.observe(around.observation)
 	return nil
 }

@@ -136,7 +136,7 @@ func readDescription(v [][]byte) description {
 // A restarted or promoted server makes the evidence worthless (restarted);
 // another table or sequence, or a value below the position, means that the
 // source is not what it was.
-func (s surroundings) change(before *surroundings, t *table, from exporter.Position) (restarted bool, err error) {
+func (s surroundings) change(before *surroundings, system int64, t *table, from exporter.Position) (restarted bool, err error) {
 	if s.recovery {
 		return false, errRecovery
 	}
@@ -144,8 +144,8 @@ func (s surroundings) change(before *surroundings, t *table, from exporter.Posit
 		return &exporter.PauseError{Reason: exporter.PausedSourceChanged, Detail: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case before != nil && s.system != before.system:
-		err = changed("the server has system identifier %d, before it was %d: DOCKET_DATABASE_URL leads to another database cluster", s.system, before.system)
+	case system != 0 && s.system != system:
+		err = changed("the server has system identifier %d, before it was %d: DOCKET_DATABASE_URL leads to another database cluster", s.system, system)
 	case s.oid != t.oid:
 		err = changed("%s was dropped and made again (oid %d, before %d): its ids may name other events", t.events, s.oid, t.oid)
 	case s.seqOID != t.seqOID || s.ownsSeq != t.seqOID:

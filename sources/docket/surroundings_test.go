@@ -35,6 +35,12 @@ func TestExplicitIDStopsTheConsumer(t *testing.T) {
 	d.wantGot("r/1", "r/2")
 }
 
+func TestAnotherServer(t *testing.T) {
+	d := open(t, docket.Options{System: 42})
+	d.wantChanged("before it was 42")
+	d.wantAt("0")
+}
+
 func TestDeletedNewestRunIsNoChange(t *testing.T) {
 	d := open(t, docket.Options{})
 	s := d.session()
