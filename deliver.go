@@ -20,7 +20,7 @@ func (r *run) replay(in Intent) error {
 	}
 	b.Number = in.Number
 	r.number = in.Number
-	r.Log.Info("sending the interrupted batch again", "batch", in.Number, "from", r.at.String(), "to", in.To.String(), "events", len(b.Events))
+	r.Log.Info("sending the interrupted batch again", "batch", in.Number, "from", r.at.High, "to", in.To.High, "events", len(b.Events))
 	var lost *Loss
 	if gone := in.Rows - b.Rows; gone > 0 {
 		r.others = gone
@@ -145,7 +145,7 @@ func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, p *patience) (t
 	}
 	wait = max(wait, p.backoff.Next())
 	r.Metrics.retry(reason)
-	r.Log.Warn("the sink did not accept the batch; trying again", "batch", b.Number, "attempt", b.Attempt, "events", len(b.Events), "at", r.at.String(), "in", wait, "err", err)
+	r.Log.Warn("the sink did not accept the batch; trying again", "batch", b.Number, "attempt", b.Attempt, "events", len(b.Events), "at", r.at.High, "in", wait, "err", err)
 	r.step(Waiting, err)
 	return wait, nil
 }

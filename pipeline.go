@@ -232,7 +232,7 @@ func (r *run) insist(phase Phase, what string, f func() error) error {
 			return fmt.Errorf("%s, tried %d times: %w", what, tries, err)
 		}
 		wait := backoff.Next()
-		r.Log.Warn("trying again", "doing", what, "at", r.at.String(), "in", wait, "err", err)
+		r.Log.Warn("trying again", "doing", what, "at", r.at.High, "in", wait, "err", err)
 		r.step(Waiting, err)
 		stop := r.stop
 		if what == recordDelivery { // what the sink has accepted is worth recording until ctx ends

@@ -133,7 +133,7 @@ func (e *engine) createConsumers(ctx context.Context) error {
 			return err
 		}
 		if created {
-			e.log.Info("created the consumer", "consumer", c.Name, "at", at.String(), "start", startText(c.Start))
+			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "start", startText(c.Start))
 		}
 	}
 	return nil

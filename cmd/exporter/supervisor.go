@@ -71,7 +71,7 @@ func (s *supervisor) turn(work context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.String())
+	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.High, "open_ranges", len(state.Position.Holes))
 	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
 		return bounded(ctx, func() error { return s.pipe(ctx, own, state) })
 	})

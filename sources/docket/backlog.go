@@ -69,7 +69,7 @@ func ReadBacklog(ctx context.Context, pool *pgxpool.Pool, schema string, at expo
 		return Backlog{}, errRecovery
 	}
 	if b.Head < at.High {
-		return Backlog{}, fmt.Errorf("read the backlog of %s: the id sequence %s is at %d, but the position is %s", t.events, t.sequence, b.Head, at)
+		return Backlog{}, fmt.Errorf("read the backlog of %s: the id sequence %s is at %d, but the position is %d", t.events, t.sequence, b.Head, at.High)
 	}
 	return b, nil
 }

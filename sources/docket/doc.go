@@ -27,4 +27,7 @@
 // only; what statement 4 still finds stays open and comes with the next poll.
 // Every batch is therefore one snapshot's view, which is what keeps the events
 // of a run in order: a run's earlier event is visible whenever a later one is.
+//
+// Where nothing was handed out above a position without open ids, one small
+// statement says so instead.
 package docket

@@ -151,7 +151,7 @@ func (s surroundings) change(before *surroundings, system int64, t *table, from 
 	case s.seqOID != t.seqOID || s.ownsSeq != t.seqOID:
 		err = changed("the id sequence %s was replaced (oid %d, before %d): its ids may name other events", t.sequence, s.ownsSeq, t.seqOID)
 	case s.last < from.High:
-		err = changed("the id sequence %s is at %d, but the position is %s: the database was restored or has lost commits", t.sequence, s.last, from)
+		err = changed("the id sequence %s is at %d, but the position is %d: the database was restored or has lost commits", t.sequence, s.last, from.High)
 	}
 	return before != nil && (!s.started.Equal(before.started) || s.timeline != before.timeline), err
 }
