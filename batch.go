@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +17,7 @@ import (
 type Batch struct {
 	Consumer string // name
 	UID      string // the consumer's identity; made once, never used again
+	Shape    string // what of an event is delivered; part of the token
 	Number   int64  // counts the consumer's batches
 	Attempt  int    // 1 at the first try; durable
 
@@ -64,6 +67,26 @@ func (b *Batch) Hash() [sha256.Size]byte {
 		h.Write(piece)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Token names a request to a sink that drops a request it has had before. It
+// covers the consumer, the batch, the identities in their order, and what
+// shapes the rows: the batch's Shape and the sink's own. An identical request
+// has the same token after any crash; one that differs by a single event has
+// another, so no event is swallowed. It is lower-case hex SHA-256.
+func (b *Batch) Token(shape string) string {
+	h := sha256.New()
+	var piece []byte
+	for _, s := range []string{b.UID, b.Shape, shape} {
+		piece = append(strconv.AppendInt(piece, int64(len(s)), 10), ':')
+		piece = append(piece, s...)
+	}
+	h.Write(strconv.AppendInt(piece, b.Number, 10))
+	for i := range b.Events {
+		piece = append(b.Events[i].Identity().appendEncoding(piece[:0]), '\n')
+		h.Write(piece)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Sort puts the events into the order in which they are offered to a sink: by

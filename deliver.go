@@ -48,7 +48,7 @@ func (r *run) deliver(b Batch, attempt int) error {
 // then records it.
 func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	began := time.Now()
-	b.Consumer = r.Consumer
+	b.Consumer, b.UID, b.Shape = r.Consumer, r.uid, r.Shape
 	letters := make([]DeadLetter, 0, len(b.Poison))
 	for _, p := range b.Poison {
 		letters = append(letters, DeadLetter{Rejection: p})

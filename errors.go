@@ -10,6 +10,7 @@ import (
 //
 //	nil              everything is durably accepted
 //	*RejectedError   the named events will never be accepted; says nothing about the others
+//	*RefusedError    nothing is accepted because of some event, which is not known
 //	*PartialError    everything but Pending is accepted
 //	*RetryAfterError unavailable, with the sink's own delay
 //	*PauseError      a person is needed
@@ -44,6 +45,19 @@ func (e *RejectedError) Error() string {
 		len(e.Rejections), r.Event.RunID, r.Event.Seq, r.Event.ID, r.Class, r.Reason)
 }
 
+// RefusedError says that the sink has refused the request for what is in it,
+// has accepted nothing of it, and does not know which event is at fault. An
+// outcome that is unknown, such as a time-out, is not that.
+type RefusedError struct {
+	Err   error
+	Class string // of the dead letter, when one event alone is refused
+}
+
+func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }
+
+// Unwrap returns the sink's error.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // PartialError says that the sink has accepted the batch except Pending, which
 // holds the rest in the batch's order.
 type PartialError struct {
@@ -61,8 +75,9 @@ func (e *PartialError) Unwrap() error { return e.Err }
 
 // RetryAfterError says that the sink is unavailable and when to try again.
 type RetryAfterError struct {
-	Err   error
-	After time.Duration
+	Err        error
+	After      time.Duration
+	Overloaded bool // the sink wants fewer and larger requests
 }
 
 func (e *RetryAfterError) Error() string {

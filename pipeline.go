@@ -34,6 +34,7 @@ type Pipeline struct {
 	Sink     Sink
 	Cursor   Cursor
 
+	Shape         string        // what of an event the source renders: see Batch.Token
 	PollInterval  time.Duration // the longest idle wait; default 100 ms
 	Linger        time.Duration // how long to wait for a batch to fill up; default not at all
 	SweepInterval time.Duration // between looks at ids declared dead; default 1 h
@@ -78,6 +79,7 @@ type run struct {
 	others    int // rows between the stored position and the batch in hand that are not in it
 	dead      Ranges
 	number    int64
+	uid       string
 	lastSweep time.Time
 	progress  Progress
 }
@@ -98,7 +100,7 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 	}()
 	r := &run{
 		Pipeline: p, source: &readAhead{Source: p.Source}, ctx: ctx, stop: stop,
-		at: from.Position, stored: from.Position, storedAt: time.Now(), dead: from.Dead, number: from.Number,
+		at: from.Position, stored: from.Position, storedAt: time.Now(), dead: from.Dead, number: from.Number, uid: from.UID,
 	}
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
