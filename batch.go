@@ -81,7 +81,7 @@ func (b *Batch) Token(shape string) string {
 		piece = append(strconv.AppendInt(piece, int64(len(s)), 10), ':')
 		piece = append(piece, s...)
 	}
-	h.Write(strconv.AppendInt(piece, b.Number, 10))
+	h.Write(append(strconv.AppendInt(piece, b.Number, 10), '\n'))
 	for i := range b.Events {
 		piece = append(b.Events[i].Identity().appendEncoding(piece[:0]), '\n')
 		h.Write(piece)
