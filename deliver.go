@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -49,105 +50,176 @@ func (r *run) deliver(b Batch, attempt int) error {
 func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	began := time.Now()
 	b.Consumer, b.UID, b.Shape = r.Consumer, r.uid, r.Shape
-	letters := make([]DeadLetter, 0, len(b.Poison))
+	d := &delivery{
+		run: r, batch: b, pending: b.Events, attempt: attempt, backoff: r.Backoff,
+		intent: Intent{Number: b.Number, To: b.To, Events: len(b.Events), Rows: b.Rows + r.others, Hash: b.Hash()},
+	}
 	for _, p := range b.Poison {
-		letters = append(letters, DeadLetter{Rejection: p})
+		d.letters = append(d.letters, DeadLetter{Rejection: p})
 	}
-	offered := b.Events
-	intent := Intent{Number: b.Number, To: b.To, Events: len(offered), Rows: b.Rows + r.others, Hash: b.Hash()}
-	p := patience{backoff: r.Backoff}
-	for ; len(b.Events) > 0; attempt++ {
-		intent.Attempt, b.Attempt = attempt, attempt
-		if err := r.insist(Recording, "begin", func() error { return r.Cursor.Begin(r.ctx, intent) }); err != nil {
-			return err
-		}
-		r.number = b.Number
-		r.step(Delivering, nil)
-		err := r.Sink.Deliver(r.ctx, b)
-		if err == nil {
-			break
-		}
-		if r.ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(r.ctx))
-		}
-		wait, err := r.answer(&b, &letters, err, &p)
-		if err != nil {
-			return err
-		}
-		if len(b.Events) > 0 && !sleep(r.ctx, r.stop, wait) {
-			return r.stopped()
-		}
+	if err := d.finish(); err != nil {
+		return err
 	}
-	events := len(offered) - (len(letters) - len(b.Poison))
+	events := len(b.Events) - (len(d.letters) - len(b.Poison))
 	if err := r.accept(recordDelivery, Acceptance{
 		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: events,
-		Last: lastOf(offered, letters), DeadLetters: letters, Lost: lost,
+		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Lost: lost,
 	}); err != nil {
 		return err
 	}
-	if len(offered) > 0 {
+	if len(b.Events) > 0 {
 		r.Metrics.accepted(events, time.Since(began))
 	}
 	r.Metrics.settled(&b)
-	for _, l := range letters {
+	for _, l := range d.letters {
 		r.Metrics.deadLetter(l.Class)
 		r.Log.Error("event put aside as a dead letter", "run_id", l.Event.RunID, "seq", l.Event.Seq, "event_id", l.Event.ID, "class", l.Class, "reason", l.Reason)
 	}
 	return nil
 }
 
-// patience is how a batch's failures are borne.
-type patience struct {
+// delivery is a batch on its way.
+type delivery struct {
+	*run
+	batch   Batch
+	intent  Intent
+	pending []Event // neither accepted nor a dead letter, in order
+	letters []DeadLetter
+	attempt int  // the next one
+	took    bool // the sink has accepted some of the batch
 	backoff Backoff
-	failed  int // in a row, without an event having been decided
+	failed  int   // attempts in a row that decided nothing
+	ended   error // why the run must end, whatever the sink says
 }
 
-func (p *patience) reset() {
-	p.failed = 0
-	p.backoff.Reset()
+// errNamed says that the sink has named events, and nothing about the others:
+// they come again at once.
+var errNamed = errors.New("some events were rejected")
+
+// finish offers what is pending until nothing is.
+func (d *delivery) finish() error {
+	for len(d.pending) > 0 {
+		before := len(d.pending)
+		err := d.offer(d.pending)
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			err = d.sift(refused)
+		}
+		if d.ended != nil {
+			return d.ended
+		}
+		if final(err) {
+			return err
+		}
+		if len(d.pending) < before {
+			d.failed = 0
+			d.backoff.Reset()
+		}
+		if err == nil || errors.Is(err, errNamed) || len(d.pending) == 0 {
+			continue
+		}
+		if err := d.wait(err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// answer acts on a sink's error: it takes out what is decided from b and says
-// how long to wait before the rest is offered again. An error ends the run.
-func (r *run) answer(b *Batch, letters *[]DeadLetter, err error, p *patience) (time.Duration, error) {
+// offer makes one attempt at events, which are pending, and takes what is
+// decided out of pending. Nil means that all of them are.
+func (d *delivery) offer(events []Event) error {
+	d.intent.Attempt = d.attempt
+	if d.ended = d.insist(Recording, "begin", func() error { return d.Cursor.Begin(d.ctx, d.intent) }); d.ended != nil {
+		return d.ended
+	}
+	b := d.batch
+	b.Events, b.Attempt = events, d.attempt
+	d.number = b.Number
+	d.attempt++
+	d.step(Delivering, nil)
+	err := d.Sink.Deliver(d.ctx, b)
 	var rejected *RejectedError
 	var partial *PartialError
-	var later *RetryAfterError
-	var pause *PauseError
-	reason := "unavailable"
-	wait := time.Duration(0)
 	switch {
-	case errors.As(err, &pause):
-		return 0, pause
+	case err == nil:
+		d.accepted(events, nil)
+		return nil
+	case d.ctx.Err() != nil:
+		d.ended = fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(d.ctx))
+		return d.ended
 	case errors.As(err, &rejected):
-		if rest, refused := divide(b.Events, rejected.Rejections); len(refused) > 0 {
-			b.Events = rest
-			for _, x := range refused {
-				*letters = append(*letters, DeadLetter{Rejection: x, Attempts: b.Attempt})
-			}
-			p.reset()
-			r.Metrics.retry("rejected")
-			return 0, nil
+		_, named := divide(events, rejected.Rejections)
+		for _, x := range named {
+			d.letter(x, b.Attempt)
+		}
+		if len(named) > 0 {
+			d.Metrics.retry("rejected")
+			return errNamed
 		}
 	case errors.As(err, &partial):
-		if len(partial.Pending) < len(b.Events) {
-			p.reset()
+		d.accepted(events, partial.Pending)
+		if len(partial.Pending) == 0 {
+			return nil
 		}
-		b.Events, wait, reason = partial.Pending, partial.After, "partial"
-		if len(b.Events) == 0 {
-			return 0, nil
+	}
+	return err
+}
+
+// accepted takes the events that are not in rest out of pending.
+func (d *delivery) accepted(events, rest []Event) {
+	d.took = d.took || len(rest) < len(events)
+	if len(events) == len(d.pending) {
+		d.pending = rest
+		return
+	}
+	open := identities(rest)
+	done := map[Identity]bool{}
+	for i := range events {
+		if id := events[i].Identity(); !open[id] {
+			done[id] = true
 		}
+	}
+	d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(e Event) bool { return done[e.Identity()] })
+}
+
+// letter sets an event aside.
+func (d *delivery) letter(x Rejection, attempts int) {
+	d.letters = append(d.letters, DeadLetter{Rejection: x, Attempts: attempts})
+	d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(e Event) bool { return e.Identity() == x.Event.Identity() })
+}
+
+// wait lets time pass before the next attempt. An error ends the run.
+func (d *delivery) wait(err error) error {
+	var partial *PartialError
+	var later *RetryAfterError
+	reason, wait := "unavailable", time.Duration(0)
+	switch {
+	case errors.As(err, &partial):
+		reason, wait = "partial", partial.After
 	case errors.As(err, &later):
 		wait = later.After
+		if later.Overloaded {
+			reason, wait = "overloaded", max(wait, d.slowDown())
+		}
 	}
-	if p.failed++; r.Once && p.failed >= onceTries {
-		return 0, fmt.Errorf("deliver batch %d, tried %d times: %w", b.Number, p.failed, err)
+	if d.failed++; d.Once && d.failed >= onceTries {
+		return fmt.Errorf("deliver batch %d, tried %d times: %w", d.batch.Number, d.failed, err)
 	}
-	wait = max(wait, p.backoff.Next())
-	r.Metrics.retry(reason)
-	r.Log.Warn("the sink did not accept the batch; trying again", "batch", b.Number, "attempt", b.Attempt, "events", len(b.Events), "at", r.at.High, "in", wait, "err", err)
-	r.step(Waiting, err)
-	return wait, nil
+	wait = max(wait, d.backoff.Next())
+	d.Metrics.retry(reason)
+	d.Log.Warn("the sink did not accept the batch; trying again", "batch", d.batch.Number, "attempt", d.attempt-1, "events", len(d.pending), "at", d.at.High, "in", wait, "err", err)
+	d.step(Waiting, err)
+	if !sleep(d.ctx, d.stop, wait) {
+		return d.stopped()
+	}
+	return nil
+}
+
+func identities(events []Event) map[Identity]bool {
+	set := make(map[Identity]bool, len(events))
+	for i := range events {
+		set[events[i].Identity()] = true
+	}
+	return set
 }
 
 // stopped is the answer to a wait that did not pass.

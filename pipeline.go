@@ -38,6 +38,7 @@ type Pipeline struct {
 	PollInterval  time.Duration // the longest idle wait; default 100 ms
 	Linger        time.Duration // how long to wait for a batch to fill up; default not at all
 	SweepInterval time.Duration // between looks at ids declared dead; default 1 h
+	MaxAttempts   int           // at a batch, before an event that is refused alone is set aside; default 10
 	Once          bool          // return when caught up
 	Backoff       Backoff       // between attempts
 	Metrics       *ConsumerMetrics
@@ -82,6 +83,7 @@ type run struct {
 	uid       string
 	lastSweep time.Time
 	progress  Progress
+	spacing   time.Duration // between batches, while the sink is overloaded
 }
 
 // Run copies events until stop is closed, then finishes the batch in flight
@@ -142,6 +144,7 @@ func (r *run) loop() error {
 			if err := r.deliver(b, 1); err != nil {
 				return err
 			}
+			r.speedUp()
 			idle = leastWait
 		default:
 			r.at, r.dead, r.others = b.To, r.deadAfter(b), r.others+b.Rows
@@ -163,9 +166,26 @@ func (r *run) loop() error {
 				return r.move(true)
 			}
 		}
-		if !sleep(r.ctx, r.stop, idle) {
+		if !sleep(r.ctx, r.stop, max(idle, r.spacing)) {
 			return r.finish()
 		}
+	}
+}
+
+// The pause between batches that an overloaded sink is given.
+const leastSpacing, mostSpacing = time.Second, 30 * time.Second
+
+// slowDown spaces the batches further apart, which makes them larger, and
+// returns the new pause.
+func (r *run) slowDown() time.Duration {
+	r.spacing = min(max(2*r.spacing, leastSpacing), mostSpacing)
+	return r.spacing
+}
+
+// speedUp takes half of the pause back after a batch that was accepted at once.
+func (r *run) speedUp() {
+	if r.spacing /= 2; r.spacing < leastSpacing/2 {
+		r.spacing = 0
 	}
 }
 

@@ -29,6 +29,7 @@ type world struct {
 	limit int           // rows a page
 
 	taken map[int64]int // how often the sink has taken an event
+	blind bool          // the sink does not name what it refuses
 	now   exporter.Batch
 	lent  [2][]exporter.Event // what the last two calls of the source returned
 	store store
@@ -233,6 +234,9 @@ func (w *world) Deliver(ctx context.Context, b exporter.Batch) error {
 		if w.rows[e.ID].refused {
 			no.Rejections = append(no.Rejections, exporter.Rejection{Event: e, Class: "refused"})
 		}
+	}
+	if len(no.Rejections) > 0 && w.blind {
+		return &exporter.RefusedError{Err: errors.New("a constraint is violated"), Class: "constraint"}
 	}
 	if len(no.Rejections) > 0 {
 		return &no
