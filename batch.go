@@ -208,7 +208,8 @@ type Acceptance struct {
 	Events      int       // accepted by the sink
 	Last        *Identity // the accepted event with the highest id; nil when there is none
 	DeadLetters []DeadLetter
-	Lost        *Loss // rows of the intent that could not be read again
+	Next        *Intent // the batch after it, which begins in the same write; nil when it is not known yet
+	Lost        *Loss   // rows of the intent that could not be read again
 }
 
 // DeadLetter is an event kept for a person.

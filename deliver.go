@@ -61,12 +61,14 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 		return err
 	}
 	events := len(b.Events) - (len(d.letters) - len(b.Poison))
+	next := r.next(b.To)
 	if err := r.accept(recordDelivery, Acceptance{
 		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: events,
-		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Lost: lost,
+		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Next: next, Lost: lost,
 	}); err != nil {
 		return err
 	}
+	r.begun = next
 	if len(b.Events) > 0 {
 		r.Metrics.accepted(events, time.Since(began))
 	}
@@ -76,6 +78,19 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 		r.Log.Error("event put aside as a dead letter", "run_id", l.Event.RunID, "seq", l.Event.Seq, "event_id", l.Event.ID, "class", l.Class, "reason", l.Reason)
 	}
 	return nil
+}
+
+// next returns the intent of the batch after to where it has been read already.
+// It begins in the write that ends the present one.
+func (r *run) next(to Position) *Intent {
+	if r.isStopped() {
+		return nil
+	}
+	b, ok := r.source.peek(to)
+	if !ok || len(b.Events) == 0 || r.Linger > 0 && !b.More {
+		return nil
+	}
+	return &Intent{Number: r.number + 1, Attempt: 1, To: b.To, Events: len(b.Events), Rows: b.Rows, Hash: b.Hash()}
 }
 
 // delivery is a batch on its way.
@@ -128,7 +143,9 @@ func (d *delivery) finish() error {
 // decided out of pending. Nil means that all of them are.
 func (d *delivery) offer(events []Event) error {
 	d.intent.Attempt = d.attempt
-	if d.ended = d.insist(Recording, "begin", func() error { return d.Cursor.Begin(d.ctx, d.intent) }); d.ended != nil {
+	if d.begun != nil && d.begun.Number == d.intent.Number {
+		d.begun = nil // by the record of the batch before
+	} else if d.ended = d.insist(Recording, "begin", func() error { return d.Cursor.Begin(d.ctx, d.intent) }); d.ended != nil {
 		return d.ended
 	}
 	b := d.batch

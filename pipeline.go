@@ -80,6 +80,7 @@ type run struct {
 	others    int // rows between the stored position and the batch in hand that are not in it
 	dead      Ranges
 	number    int64
+	begun     *Intent // a batch that has begun with the record of the one before
 	uid       string
 	lastSweep time.Time
 	progress  Progress
@@ -166,9 +167,23 @@ func (r *run) loop() error {
 				return r.move(true)
 			}
 		}
+		if r.begun != nil {
+			continue // a batch that has begun is finished before a stop
+		}
 		if !sleep(r.ctx, r.stop, max(idle, r.spacing)) {
 			return r.finish()
 		}
+	}
+}
+
+func (r *run) isStopped() bool {
+	select {
+	case <-r.stop:
+		return true
+	case <-r.ctx.Done():
+		return true
+	default:
+		return false
 	}
 }
 

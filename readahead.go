@@ -1,6 +1,9 @@
 package exporter
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // readAhead is a Source that reads the next batch while the present one is
 // being delivered, as long as there is more to read. It is for backlogs: it
@@ -11,6 +14,10 @@ type readAhead struct {
 	from  Position
 	batch chan polled // nil: nothing is being read ahead
 }
+
+// shortly is how long the record of a batch waits for the next one, so that
+// both can be written at once.
+const shortly = 25 * time.Millisecond
 
 // largeEvent is the average size of an event from which on nothing is read
 // ahead: its bytes take the time then, and a second batch of them the memory.
@@ -57,6 +64,22 @@ func (r *readAhead) take(from Position) (polled, bool) {
 	p := <-r.batch
 	r.batch = nil
 	return p, r.from.Equal(from)
+}
+
+// peek returns the batch after from when it has been read ahead, or shortly will be.
+func (r *readAhead) peek(from Position) (Batch, bool) {
+	if r.batch == nil || !r.from.Equal(from) {
+		return Batch{}, false
+	}
+	wait := time.NewTimer(shortly)
+	defer wait.Stop()
+	select {
+	case p := <-r.batch:
+		r.batch <- p
+		return p.Batch, p.err == nil
+	case <-wait.C:
+		return Batch{}, false
+	}
 }
 
 // Replay implements Source.

@@ -88,6 +88,12 @@ func (o *owner) Accept(_ context.Context, a exporter.Acceptance) error {
 		}
 		o.checkPassed(a)
 		s.position, s.dead, s.intent = a.To, a.Dead, nil
+		if next := a.Next; next != nil {
+			if next.Number != s.number+1 || next.Attempt != 1 || !next.To.Covers(a.To) {
+				o.t.Fatalf("accept %+v begins %+v", a, next)
+			}
+			s.number, s.intent = next.Number, next
+		}
 		s.letters = append(s.letters, a.DeadLetters...)
 		s.events += a.Events
 		if a.Lost != nil {

@@ -97,6 +97,12 @@ func (c *Cursor) Accept(ctx context.Context, a exporter.Acceptance) error {
 	}
 	want := c.row
 	want.position, want.attempts, want.intent = a.To, 0, nil
+	if next := a.Next; next != nil {
+		if err := c.checkNext(a); err != nil {
+			return err
+		}
+		want.batch, want.attempts, want.intent = next.Number, next.Attempt, next
+	}
 	dead := c.dead.due(a.Dead)
 	err := c.write(ctx, want, func(ctx context.Context) (int64, error) {
 		if len(a.DeadLetters) == 0 && a.Lost == nil {
@@ -106,8 +112,22 @@ func (c *Cursor) Accept(ctx context.Context, a exporter.Acceptance) error {
 	})
 	if err == nil {
 		c.dead.note(a.Dead, dead != nil)
+		if a.Next != nil {
+			c.begun = *a.Next
+		}
 	}
 	return err
+}
+
+// checkNext checks the batch that begins with an acceptance.
+func (c *Cursor) checkNext(a exporter.Acceptance) error {
+	if a.Next.Number != a.Number+1 || a.Number != c.row.batch || a.Next.Attempt != 1 {
+		return fmt.Errorf("accept batch %d of %s: the next one cannot be batch %d attempt %d", a.Number, c.name, a.Next.Number, a.Next.Attempt)
+	}
+	if lost := a.To.Minus(a.Next.To); len(lost) > 0 {
+		return fmt.Errorf("accept batch %d of %s: ids %s would be open again in the next one", a.Number, c.name, lost)
+	}
+	return nil
 }
 
 // accept moves the position. The database checks once more that it moves
@@ -118,16 +138,33 @@ func (c *Cursor) accept(ctx context.Context, db execer, a exporter.Acceptance, d
 	if a.Last != nil {
 		id, run, seq = &a.Last.EventID, &a.Last.RunID, &a.Last.Seq
 	}
+	var next nextIntent
+	if in := a.Next; in != nil {
+		holes := in.To.Holes.String()
+		next = nextIntent{&in.Number, &in.To.High, &holes, &in.Events, &in.Rows, in.Hash[:]}
+	}
 	tag, err := db.Exec(ctx, c.store.sql(accept), c.uid, c.epoch, c.row.revision,
-		a.To.High, a.To.Holes.String(), dead, a.Events, id, run, seq)
+		a.To.High, a.To.Holes.String(), dead, a.Events, id, run, seq,
+		next.number, next.high, next.holes, next.events, next.rows, next.hash)
 	return tag.RowsAffected(), err
+}
+
+// nextIntent is the intent that begins with an acceptance; all NULL for none.
+type nextIntent struct {
+	number, high *int64
+	holes        *string
+	events, rows *int
+	hash         []byte
 }
 
 const accept = `
 UPDATE {consumers}
    SET high_id = $4::bigint, holes = $5::text::int8multirange,
-       dead = coalesce($6::text::int8multirange, dead), attempts = 0,
-       intent_high = NULL, intent_holes = NULL, intent_events = NULL, intent_rows = NULL, intent_hash = NULL, begun_at = NULL,
+       dead = coalesce($6::text::int8multirange, dead),
+       batch = coalesce($11::bigint, batch), attempts = CASE WHEN $11::bigint IS NULL THEN 0 ELSE 1 END,
+       intent_high = $12::bigint, intent_holes = $13::text::int8multirange,
+       intent_events = $14::bigint, intent_rows = $15::bigint, intent_hash = $16::bytea,
+       begun_at = CASE WHEN $11::bigint IS NULL THEN NULL ELSE clock_timestamp() END,
        accepted_at = CASE WHEN $7::bigint > 0 THEN clock_timestamp() ELSE accepted_at END,
        events_accepted = events_accepted + $7::bigint,
        last_event_id = coalesce($8::bigint, last_event_id), last_run_id = coalesce($9::text, last_run_id),

@@ -46,12 +46,45 @@ func TestBatchLife(t *testing.T) {
 	})
 }
 
+// A batch that is known when the one before is accepted begins in the same
+// write; a crash after it finds both.
+func TestAcceptBeginsTheNextBatch(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *fixture) {
+		a, _ := f.claim("a")
+		must(t, a.Begin(t.Context(), intent(t, 1, 1, "10-{[4,4]}")))
+		next := intent(t, 2, 1, "20-{[15,15]}")
+		first := exporter.Acceptance{Number: 1, To: at(t, "10-{[4,4]}"), Events: 5, Next: &next}
+		lost := a.twin()
+		must(t, a.Accept(t.Context(), first))
+		must(t, lost.Accept(t.Context(), first)) // its answer got lost: written once, and known
+
+		f.expire()
+		b, state := f.claim("b")
+		if state.Number != 2 || !sameIntent(state.Intent, &next) || !state.Position.Equal(at(t, "10-{[4,4]}")) || f.status().EventsAccepted != 5 {
+			t.Fatalf("state %+v, intent %+v", state, state.Intent)
+		}
+		must(t, b.Begin(t.Context(), intent(t, 2, 2, "20-{[15,15]}")))
+		for name, wrong := range map[string]exporter.Intent{
+			"the same number": intent(t, 2, 1, "30"), "a later number": intent(t, 4, 1, "30"),
+			"a later attempt": intent(t, 3, 2, "30"), "a position that opens ids": intent(t, 3, 1, "30-{[16,16]}"),
+		} {
+			if err := b.Accept(t.Context(), exporter.Acceptance{Number: 2, To: at(t, "20-{[15,15]}"), Next: &wrong}); err == nil {
+				t.Errorf("accepted with %s to begin", name)
+			}
+		}
+	})
+}
+
 // writes are all fenced writes, fit for a cursor that has begun batch 1.
 func writes(t *testing.T, c *Cursor) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"begin": func(ctx context.Context) error { return c.Begin(ctx, intent(t, 1, 2, "10")) },
 		"accept": func(ctx context.Context) error {
 			return c.Accept(ctx, exporter.Acceptance{Number: 1, To: at(t, "10"), Events: 1})
+		},
+		"accept and begin the next": func(ctx context.Context) error {
+			next := intent(t, 2, 1, "20")
+			return c.Accept(ctx, exporter.Acceptance{Number: 1, To: at(t, "10"), Events: 1, Next: &next})
 		},
 		"accept with records": func(ctx context.Context) error {
 			return c.Accept(ctx, exporter.Acceptance{
