@@ -2,12 +2,15 @@
 # Installs what the demo and the tests need on Debian and Ubuntu, and nothing
 # that is there already.
 #
-#   tools/setup.sh [postgres|pgbouncer|gcc|namespaces|all] ...
+#   tools/setup.sh [postgres|pgbouncer|gcc|namespaces|clickhouse|chdb|all] ...
 #
 #   postgres    PostgreSQL's server programs, 13 or newer (for the demo and tests)
 #   pgbouncer   PgBouncer (tests)
 #   gcc         a C compiler and libc headers (go test -race)
 #   namespaces  unshare and ip (tests that run the exporter as PID 1)
+#   clickhouse  Debian's ClickHouse server, an old one (tests)
+#   chdb        ClickHouse 26.7 as a library, 178 MB from npm (tests); it goes to
+#               ~/.cache/docket-exporter (XDG_CACHE_HOME), or CHDB_LIB names one
 #   all         all of them (the default)
 #
 # Packages are installed without their services: no cluster is created and no
@@ -63,12 +66,53 @@ has_namespaces() {
 	command -v unshare >/dev/null && { command -v ip >/dev/null || [ -x /usr/sbin/ip ] || [ -x /sbin/ip ]; }
 }
 
+has_clickhouse() {
+	command -v clickhouse-server >/dev/null || [ -x /usr/sbin/clickhouse-server ] || [ -x /usr/bin/clickhouse-server ]
+}
+
+# ClickHouse as a library: npm package, version, and the SHA-256 of its archive.
+chdb_package=@chdb/lib-linux-x64-gnu
+chdb_version=26.7.3-stable.1
+chdb_sum=c0d32b129e988f2b9a9a31c9141aecf5e1e2453f9a079efc4d36ab8e3f92b2ad
+chdb_cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/docket-exporter/chdb-$chdb_version
+
+has_chdb() {
+	[ -f "${CHDB_LIB:-$chdb_cache/libchdb.so}" ]
+}
+
+# Fetches the library into the cache, under its name only once it is whole.
+fetch_chdb() {
+	if [ -n "${CHDB_LIB:-}" ]; then
+		say "chdb: CHDB_LIB names $CHDB_LIB, which is not there: unset it, or put the library there"
+		return 1
+	fi
+	if [ "$(uname -s) $(uname -m)" != "Linux x86_64" ]; then
+		say "chdb: the package is for Linux on x86_64 only; set CHDB_LIB to a libchdb.so of version $chdb_version"
+		return 1
+	fi
+	say "chdb: fetching $chdb_package@$chdb_version from npm (178 MB) into $chdb_cache"
+	mkdir -p "$chdb_cache"
+	fetched=$(mktemp -d "$chdb_cache/fetch.XXXXXX")
+	worked=0
+	(
+		cd "$fetched" &&
+			npm pack --silent "$chdb_package@$chdb_version" >/dev/null &&
+			echo "$chdb_sum  $(echo ./*.tgz)" | sha256sum -c --quiet - >&2 &&
+			tar -xzf ./*.tgz package/libchdb.so &&
+			mv -f package/libchdb.so "$chdb_cache/libchdb.so"
+	) || worked=1
+	rm -rf "$fetched"
+	return $worked
+}
+
 packages_of() {
 	case $1 in
 	postgres) echo postgresql ;;
 	pgbouncer) echo pgbouncer ;;
 	gcc) echo gcc libc6-dev ;;
 	namespaces) echo util-linux iproute2 ;;
+	clickhouse) echo clickhouse-server ;;
+	chdb) command -v npm >/dev/null || echo npm ;; # what fetches it
 	esac
 }
 
@@ -76,14 +120,14 @@ parts=${*:-all}
 wanted=
 for part in $parts; do
 	case $part in
-	postgres | pgbouncer | gcc | namespaces) wanted="$wanted $part" ;;
-	all) wanted="$wanted postgres pgbouncer gcc namespaces" ;;
+	postgres | pgbouncer | gcc | namespaces | clickhouse | chdb) wanted="$wanted $part" ;;
+	all) wanted="$wanted postgres pgbouncer gcc namespaces clickhouse chdb" ;;
 	-h | --help | help)
 		sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
 		exit 0
 		;;
 	*)
-		say "unknown part '$part': one of postgres, pgbouncer, gcc, namespaces, all"
+		say "unknown part '$part': one of postgres, pgbouncer, gcc, namespaces, clickhouse, chdb, all"
 		exit 2
 		;;
 	esac
@@ -100,12 +144,6 @@ for part in $wanted; do
 	fi
 done
 [ -n "$missing" ] || exit 0
-
-if ! command -v apt-get >/dev/null; then
-	say "missing:$missing; there is no apt-get here: install the equivalents of$packages yourself"
-	exit 1
-fi
-say "missing:$missing; installing with apt-get:$packages"
 
 # While packages are installed: a policy that starts no service (invoke-rc.d asks
 # it), and a setting that makes postgresql-common create no cluster. Both are
@@ -157,22 +195,39 @@ known() {
 	done
 }
 
-as_root true # ask for the rights before anything changes
-guard
-updated=
-if ! known; then
-	say "running apt-get update"
-	as_root apt-get update -q
-	updated=1
-fi
-if ! install; then
-	[ -z "$updated" ] || { say "apt-get could not install:$packages (see above)"; exit 1; }
-	say "the package lists may be old; running apt-get update and trying again"
-	as_root apt-get update -q
-	install || { say "apt-get could not install:$packages (see above)"; exit 1; }
-fi
+install_packages() {
+	if ! command -v apt-get >/dev/null; then
+		say "missing:$missing; there is no apt-get here: install the equivalents of$packages yourself"
+		exit 1
+	fi
+	say "missing:$missing; installing with apt-get:$packages"
+	as_root true # ask for the rights before anything changes
+	guard
+	updated=
+	if ! known; then
+		say "running apt-get update"
+		as_root apt-get update -q
+		updated=1
+	fi
+	if ! install; then
+		[ -z "$updated" ] || { say "apt-get could not install:$packages (see above)"; exit 1; }
+		say "the package lists may be old; running apt-get update and trying again"
+		as_root apt-get update -q
+		install || { say "apt-get could not install:$packages (see above)"; exit 1; }
+	fi
+	restore
+}
+
+# shellcheck disable=SC2086 # a list that may be blank
+set -- $packages
+[ $# = 0 ] || install_packages
+for part in $missing; do
+	if [ "$part" = chdb ]; then
+		fetch_chdb || { say "chdb could not be fetched (see above)"; exit 1; }
+	fi
+done
 
 for part in $missing; do
-	"has_$part" || { say "$part is still missing after installing $(packages_of "$part")"; exit 1; }
+	"has_$part" || { say "$part is still missing after installing it"; exit 1; }
 	say "$part: installed"
 done
