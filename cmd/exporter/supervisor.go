@@ -10,7 +10,6 @@ import (
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
-	"github.com/docket-exporter/exporter/sinks/file"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
@@ -115,9 +114,7 @@ func bounded(ctx context.Context, f func() error) error {
 // pipe runs the pipeline with a sink and a source of its own.
 func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporter.State) (err error) {
 	c := s.consumer
-	sink, err := file.Open(file.Config{
-		Dir: c.File.Dir, SegmentBytes: int64(c.File.SegmentBytes), SegmentAge: c.File.SegmentAge.Value(),
-	}, c.Name)
+	sink, err := openSink(c)
 	if err != nil {
 		return err
 	}
