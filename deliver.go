@@ -126,6 +126,9 @@ func (d *delivery) finish() error {
 			return err
 		}
 		if len(d.pending) < before {
+			if d.failed > 0 {
+				d.Log.Info("the sink accepts again", "batch", d.batch.Number, "attempt", d.attempt-1)
+			}
 			d.failed = 0
 			d.backoff.Reset()
 		}

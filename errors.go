@@ -19,9 +19,10 @@ import (
 // Wrongly giving up on an event is worse than wrongly trying it again, so an
 // error a sink knows nothing about is "unavailable".
 
-// ErrFenced says that another owner has taken the consumer, or that a newer
-// write of this owner has gone through: whoever gets it must stop at once.
-var ErrFenced = errors.New("the consumer is owned by somebody else")
+// ErrFenced says that the consumer is not, or not surely, ours any more: another
+// owner has taken it, the lease could not be renewed in time, or a newer write
+// of this owner has gone through. Whoever gets it must stop at once.
+var ErrFenced = errors.New("no longer the owner")
 
 // RejectedError names the events of a batch that the sink will never accept.
 type RejectedError struct {

@@ -83,6 +83,7 @@ type run struct {
 	begun     *Intent // a batch that has begun with the record of the one before
 	uid       string
 	lastSweep time.Time
+	saidHeld  time.Time
 	progress  Progress
 	spacing   time.Duration // between batches, while the sink is overloaded
 }
@@ -248,7 +249,19 @@ func (r *run) poll() (Batch, error) {
 	}
 	r.Metrics.polled()
 	r.progress.Blocked = b.Blocked
+	r.sayHeld()
 	return b, nil
+}
+
+// sayHeld logs once a minute that an id stays open, and who keeps it.
+func (r *run) sayHeld() {
+	if len(r.progress.Blocked) == 0 {
+		return
+	}
+	if h := r.progress.Blocked[0]; time.Since(h.Since) > time.Minute && time.Since(r.saidHeld) > time.Minute {
+		r.saidHeld = time.Now()
+		r.Log.Warn("ids stay open; what commits behind them is delivered all the same", "from", h.Lo, "to", h.Hi, "since", h.Since, "holders", h.Holders)
+	}
 }
 
 // insist calls f until it succeeds, the run ends, or f says that trying again
@@ -258,6 +271,9 @@ func (r *run) insist(phase Phase, what string, f func() error) error {
 	for tries := 1; ; tries++ {
 		r.step(phase, nil)
 		err := f()
+		if err == nil && tries > 1 {
+			r.Log.Info("works again", "doing", what, "tries", tries)
+		}
 		if err == nil || final(err) {
 			return err
 		}

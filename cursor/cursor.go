@@ -169,6 +169,8 @@ UPDATE {consumers}
        events_accepted = events_accepted + $7::bigint,
        last_event_id = coalesce($8::bigint, last_event_id), last_run_id = coalesce($9::text, last_run_id),
        last_seq = coalesce($10::bigint, last_seq),
+       last_error = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error END,
+       last_error_at = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error_at END,
        updated_at = clock_timestamp(), revision = revision + 1
  WHERE uid = $1::text::uuid AND epoch = $2::bigint AND revision = $3::bigint AND paused_at IS NULL
    AND high_id <= $4::bigint

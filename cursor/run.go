@@ -46,8 +46,8 @@ func reconcile(err, lost error) error {
 	return fmt.Errorf("%w: %w", lost, err)
 }
 
-// keep renews the lease every third of its TTL until ctx ends, and calls end
-// when it is lost.
+// keep renews the lease every third of its TTL, and at least every 2 s, until
+// ctx ends, and calls end when it is lost.
 func (c *Cursor) keep(ctx context.Context, heartbeat func() Heartbeat, end context.CancelCauseFunc) {
 	// A timer of its own: it fires also while a renewal hangs.
 	expiry := time.AfterFunc(time.Until(c.stopAt()), func() {
@@ -86,7 +86,10 @@ func (c *Cursor) extend(t time.Time) {
 	}
 }
 
-func (c *Cursor) renewAt() time.Time { return c.lastRenewed().Add(c.ttl / 3) }
+// freshness is how old what people see of a running consumer may be.
+const freshness = 2 * time.Second
+
+func (c *Cursor) renewAt() time.Time { return c.lastRenewed().Add(min(c.ttl/3, freshness)) }
 
 // stopAt is when work must have been told to stop.
 func (c *Cursor) stopAt() time.Time {

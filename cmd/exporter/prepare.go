@@ -17,18 +17,19 @@ import (
 )
 
 // prepare verifies what every read relies on and makes the cursors of new
-// consumers. A database that does not answer, or in which Docket has not made
-// its tables yet, is waited for; anything else that is wrong ends the process,
-// since going on could lose events.
+// consumers. A database that does not answer or takes no writes, or in which
+// Docket has not made its tables yet, is waited for, with once for a while;
+// anything else that is wrong ends the process, since going on could lose events.
 func (e *engine) prepare(ctx context.Context) error {
 	var backoff exporter.Backoff
-	for try := 1; ; try++ {
+	began := time.Now()
+	for {
 		err := e.prepareOnce(ctx)
 		e.health.setPrepared(err)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if !mayPass(err) || e.once && try >= onceTries {
+		if !mayPass(err) || e.once && (errors.Is(err, docket.ErrNoTable) || time.Since(began) > oncePatience) {
 			return err
 		}
 		wait := backoff.Next()
@@ -39,8 +40,8 @@ func (e *engine) prepare(ctx context.Context) error {
 	}
 }
 
-// onceTries is how often run --once tries to start.
-const onceTries = 3
+// oncePatience is how long run --once waits for a database.
+const oncePatience = 20 * time.Second
 
 // mayPass reports whether waiting can help. What is wrong with the
 // configuration or needs a person has an exit code of its own.
@@ -50,6 +51,9 @@ func mayPass(err error) bool {
 }
 
 func (e *engine) prepareOnce(ctx context.Context) error {
+	if err := e.export.Ping(ctx); err != nil {
+		return explainConnect(e.config.Database.Export, err)
+	}
 	if err := migrations.Check(ctx, e.export, e.config.Database.ExportSchema); err != nil {
 		return explainDatabase(err)
 	}
@@ -61,10 +65,10 @@ func (e *engine) prepareOnce(ctx context.Context) error {
 		return err
 	}
 	if err := e.store.BindSource(ctx, e.config.Database.DocketSchema, id); err != nil {
-		return err
+		return explainDatabase(err)
 	}
 	e.system = id
-	return e.createConsumers(ctx)
+	return explainDatabase(e.createConsumers(ctx))
 }
 
 // verifySource refuses a Docket database in which the poll could lose events,
@@ -99,30 +103,17 @@ func (e *engine) verifySource(ctx context.Context) error {
 	return nil
 }
 
-// createConsumers makes a cursor for each configured consumer that has none. A
-// cursor that nobody configures may be one whose name was mistyped: a new
-// history is then not started unless START asks for it.
+// createConsumers makes a cursor for each configured consumer that has none.
 func (e *engine) createConsumers(ctx context.Context) error {
 	known, err := e.store.List(ctx)
 	if err != nil {
 		return err
 	}
-	var orphans []string
-	for _, k := range known {
-		if !slices.Contains(e.config.Exporter.Consumers, k.Name) && k.Kind == cursor.Live && !k.LeaseLive {
-			orphans = append(orphans, k.Name)
-		}
-	}
 	for _, c := range e.config.Consumers {
-		if slices.ContainsFunc(known, func(k cursor.Status) bool { return k.Name == c.Name }) {
+		if isKnown(known, c.Name) {
 			continue
 		}
-		if len(orphans) > 0 && !c.StartGiven {
-			return usage(fmt.Errorf("consumer %s is new, but there are cursors that EXPORTER_CONSUMERS does not name: %s; "+
-				"correct the name, move a cursor with `exporter consumer rename`, or set %sSTART to begin a new history",
-				c.Name, strings.Join(orphans, ", "), c.Prefix()))
-		}
-		at, err := docket.StartPosition(ctx, e.docket, e.config.Database.DocketSchema, startText(c.Start))
+		at, err := e.startOf(ctx, c, known)
 		if err != nil {
 			return err
 		}
@@ -133,10 +124,45 @@ func (e *engine) createConsumers(ctx context.Context) error {
 			return err
 		}
 		if created {
-			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "start", startText(c.Start))
+			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "open_ranges", len(at.Holes), "start", startText(c.Start))
 		}
 	}
 	return nil
+}
+
+func isKnown(known []cursor.Status, name string) bool {
+	return slices.ContainsFunc(known, func(k cursor.Status) bool { return k.Name == name })
+}
+
+// orphans returns the live cursors that nobody configures or owns.
+func orphans(known []cursor.Status, configured []string) (names []string) {
+	for _, k := range known {
+		if !slices.Contains(configured, k.Name) && k.Kind == cursor.Live && !k.LeaseLive {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
+// startOf returns where a consumer without a cursor starts. A cursor that
+// nobody configures may be one whose name was mistyped: a new history is then
+// not started unless START asks for it.
+func (e *engine) startOf(ctx context.Context, c ConsumerConfig, known []cursor.Status) (exporter.Position, error) {
+	left := orphans(known, e.config.Exporter.Consumers)
+	if len(left) > 0 && !c.StartGiven {
+		return exporter.Position{}, usage(fmt.Errorf("consumer %s is new, but there are cursors that EXPORTER_CONSUMERS does not name: %s; "+
+			"correct the name, move a cursor with `exporter consumer rename`, or set %sSTART to begin a new history",
+			c.Name, strings.Join(left, ", "), c.Prefix()))
+	}
+	at, err := docket.StartPosition(ctx, e.docket, e.config.Database.DocketSchema, startText(c.Start))
+	if errors.Is(err, docket.ErrStart) {
+		return at, usage(fmt.Errorf("%sSTART: %w", c.Prefix(), err))
+	}
+	if err == nil && len(left) > 0 {
+		e.log.Warn("a new history begins although there are cursors that EXPORTER_CONSUMERS does not name, because START is set",
+			"consumer", c.Name, "cursors", left)
+	}
+	return at, err
 }
 
 // startText is a START as it is written in the environment.

@@ -185,15 +185,21 @@ func (e *engine) live() error {
 	return e.health.stuck(2*e.config.Exporter.StatementTimeout.Value() + time.Minute)
 }
 
-// ready reports whether both databases answer and everything run needs is there.
+// ready reports whether both databases answer, positions can be written, and
+// everything run needs is there.
 func (e *engine) ready(ctx context.Context) error {
 	if err := e.health.prepared(); err != nil {
 		return err
 	}
-	for name, pool := range map[string]*pgxpool.Pool{"Docket": e.docket, "export": e.export} {
-		if err := pool.Ping(ctx); err != nil {
-			return fmt.Errorf("the %s database does not answer: %w", name, err)
-		}
+	if err := e.docket.Ping(ctx); err != nil {
+		return explainConnect(e.config.Database.Docket, err)
+	}
+	var readOnly bool
+	if err := e.export.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly); err != nil {
+		return explainConnect(e.config.Database.Export, err)
+	}
+	if readOnly {
+		return fmt.Errorf("%s takes no writes", e.config.Database.Export)
 	}
 	return nil
 }

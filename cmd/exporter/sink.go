@@ -15,3 +15,6 @@ type sink interface {
 func openSink(c ConsumerConfig) (sink, error) {
 	return file.Open(c.File.sink(), c.Name)
 }
+
+// sinkVariables names the variables that say where a consumer's sink is.
+func (c *ConsumerConfig) sinkVariables() string { return c.Prefix() + "FILE_DIR" }

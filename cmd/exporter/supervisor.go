@@ -37,7 +37,7 @@ func (e *engine) supervisor(c ConsumerConfig) *supervisor {
 func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
 	s.stop = stop
 	var backoff exporter.Backoff
-	said := ""
+	var said remark
 	for {
 		began := time.Now()
 		err := s.turn(work)
@@ -114,8 +114,8 @@ func bounded(ctx context.Context, f func() error) error {
 // pipe runs the pipeline with a sink and a source of its own.
 func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporter.State) (err error) {
 	c := s.consumer
-	sink, err := openSink(c)
-	if err != nil {
+	sink, err := s.openSink(ctx)
+	if sink == nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sink.Close()) }()
@@ -147,6 +147,33 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		s.report()
 	}
 	return nil
+}
+
+// openSink opens the sink, trying again until it works: what keeps it from
+// opening is shown like any other trouble of a sink. It returns nil, and an
+// error if there is one, when the work ends first.
+func (s *supervisor) openSink(ctx context.Context) (sink, error) {
+	var backoff exporter.Backoff
+	for {
+		opened, err := openSink(s.consumer)
+		if err == nil {
+			return opened, nil
+		}
+		err = fmt.Errorf("%s: %w", s.consumer.sinkVariables(), err)
+		if s.once {
+			return nil, usage(err)
+		}
+		wait := backoff.Next()
+		s.log.Warn("the sink cannot be opened; trying again", "in", wait, "err", err)
+		s.health.note(s.consumer.Name, exporter.Progress{Phase: exporter.Waiting, Err: err})
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.stop:
+			return nil, nil
+		case <-time.After(wait):
+		}
+	}
 }
 
 // heartbeat is what a lease renewal carries.
@@ -194,8 +221,17 @@ func (s *supervisor) last() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), releaseTime(s.config.Exporter.ShutdownGrace.Value()))
 }
 
-// judge logs why a turn ended, once for each reason, and says how long to wait.
-func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *string) time.Duration {
+// repeatAfter is when the reason why a consumer does not run is logged again.
+const repeatAfter = time.Minute
+
+// remark is what was logged last, so that it is not said again at every try.
+type remark struct {
+	text string
+	at   time.Time
+}
+
+// judge logs why a turn ended, once a minute for each reason, and says how long to wait.
+func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) time.Duration {
 	var owned *cursor.OwnedError
 	var paused *cursor.PausedError
 	var pause *exporter.PauseError
@@ -216,10 +252,10 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *string) t
 	case errors.As(err, &pause):
 		return pauseInterval
 	case errors.Is(err, exporter.ErrFenced):
-		wait, what = claimInterval, "lost the consumer to another replica"
+		wait, what = claimInterval, "no longer the owner of the consumer"
 	}
-	if text := fmt.Sprint(what, args); text != *said || panicked != nil {
-		*said = text
+	if text := fmt.Sprint(what, args); text != said.text || panicked != nil || time.Since(said.at) > repeatAfter {
+		*said = remark{text, time.Now()}
 		s.log.Log(context.Background(), level, what, args...)
 	}
 	return wait

@@ -2,6 +2,7 @@ package docket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,6 +22,9 @@ const recentIDs = 100_000
 // startTimeout bounds the one read of a start on the server: a time long ago
 // in a large table has many index entries above it.
 const startTimeout = 5 * time.Minute
+
+// ErrStart says that a start cannot be used, now or later.
+var ErrStart = errors.New("not a place to start")
 
 // startValues ends the errors about a start.
 const startValues = "CONSUMER_…_START is earliest, latest, a position such as 120345 or 120345-{[120300,120302]}, or a time such as 2026-11-29T08:00:00Z or 2026-11-29"
@@ -78,14 +82,14 @@ func parseStart(start string) (at *exporter.Position, since *time.Time, err erro
 		return &p, nil, nil
 	}
 	if strings.Contains(start, "{") {
-		return nil, nil, fmt.Errorf("%w; %s", err, startValues)
+		return nil, nil, fmt.Errorf("%w: %w; %s", ErrStart, err, startValues)
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, start); err == nil {
 			return nil, &at, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("start %q is no place in the events; %s", start, startValues)
+	return nil, nil, fmt.Errorf("start %q: %w; %s", start, ErrStart, startValues)
 }
 
 // read runs one statement with plans that walk indexes.
@@ -107,7 +111,7 @@ func (t *table) verifyPosition(ctx context.Context, pool *pgxpool.Pool, p export
 		return fmt.Errorf("read the id sequence %s: %w", t.sequence, err)
 	}
 	if p.High > last {
-		return fmt.Errorf("the id sequence %s is at %d, below it: its events do not exist yet; %s", t.sequence, last, startValues)
+		return fmt.Errorf("%w: the id sequence %s is at %d, below it: its events do not exist yet", ErrStart, t.sequence, last)
 	}
 	return nil
 }
