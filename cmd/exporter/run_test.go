@@ -482,3 +482,36 @@ func scrape(url, want string) error {
 	}
 	return nil
 }
+
+// A directory that is missing at the start is trouble like any other of a sink:
+// it is shown, and gone when the directory is there.
+func TestRunWaitsForTheDirectory(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.env["CONSUMER_ANALYTICS_FILE_DIR"] = filepath.Join(t.TempDir(), "later")
+	s.insert("r", 2)
+	command(t, with("EXPORTER_HTTP_ADDR=127.0.0.1:0", "DOCKET_DATABASE_URL="+s.dsn, "CONSUMER_ANALYTICS_FILE_DIR="+s.env["CONSUMER_ANALYTICS_FILE_DIR"]), "run", "--once").
+		want(t, exitUsage, "CONSUMER_ANALYTICS_FILE_DIR")
+	c := start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the error to be shown", func() bool {
+		return strings.Contains(s.status("analytics").LastError, "CONSUMER_ANALYTICS_FILE_DIR")
+	})
+	if epoch := s.status("analytics").Epoch; epoch > 2 {
+		t.Fatalf("claimed %d times", epoch)
+	}
+	if err := os.Mkdir(s.env["CONSUMER_ANALYTICS_FILE_DIR"], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.await("analytics", 2)
+	pgtest.Until(t, 10*time.Second, "the error to be gone", func() bool { return s.status("analytics").LastError == "" })
+	c.signal(syscall.SIGTERM)
+	c.wait(20 * time.Second)
+}
+
+// A start that cannot be is a mistake in the configuration.
+func TestRunRefusesAnImpossibleStart(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.env["CONSUMER_ANALYTICS_START"] = "99999999"
+	command(t, s.env, "run").want(t, exitUsage, "CONSUMER_ANALYTICS_START", "do not exist yet")
+}
