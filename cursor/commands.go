@@ -14,23 +14,24 @@ import (
 // writes the audit, so that there is no change without a record.
 
 // Pause stops the consumer until Resume. A running owner notices at its next
-// write or renewal. Pausing a paused consumer changes nothing and keeps the
-// first reason.
-func (s *Store) Pause(ctx context.Context, name, by, reason string) error {
-	changed, err := s.exec(ctx, audited(
+// write or renewal. Pausing a paused consumer changes nothing, keeps the first
+// reason, and returns false.
+func (s *Store) Pause(ctx context.Context, name, by, reason string) (changed bool, err error) {
+	changed, err = s.exec(ctx, audited(
 		`c.name = $4::text AND c.paused_at IS NULL`,
 		`paused_at = clock_timestamp(), paused_by = $1::text, paused_reason = $5::text, paused_detail = $3::text`,
 	), by, "pause", reason, name, exporter.PausedByPerson)
-	return s.judge(ctx, "pause", name, changed, err, func(status Status) bool { return status.Paused != nil })
+	return changed, s.judge(ctx, "pause", name, changed, err, func(status Status) bool { return status.Paused != nil })
 }
 
-// Resume lets a paused consumer go on where it was, whoever paused it.
-func (s *Store) Resume(ctx context.Context, name, by, reason string) error {
-	changed, err := s.exec(ctx, audited(
+// Resume lets a paused consumer go on where it was, whoever paused it. It
+// returns false when the consumer was not paused.
+func (s *Store) Resume(ctx context.Context, name, by, reason string) (changed bool, err error) {
+	changed, err = s.exec(ctx, audited(
 		`c.name = $4::text AND c.paused_at IS NOT NULL`,
 		`paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL`,
 	), by, "resume", reason, name)
-	return s.judge(ctx, "resume", name, changed, err, func(status Status) bool { return status.Paused == nil })
+	return changed, s.judge(ctx, "resume", name, changed, err, func(status Status) bool { return status.Paused == nil })
 }
 
 // Set moves the position to where a person wants it, also back, and forgets the

@@ -62,17 +62,24 @@ func TestCreate(t *testing.T) {
 	})
 }
 
+// failed leaves out whether a command changed something.
+func failed(_ bool, err error) error { return err }
+
 func TestPauseAndResume(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		c, _ := f.claim("a")
 		must(t, c.Begin(ctx, intent(t, 1, 1, "10")))
-		must(t, f.Pause(ctx, "feed", "eve", "because"))
+		if changed, err := f.Pause(ctx, "feed", "eve", "because"); err != nil || changed != true {
+			t.Errorf("pause by eve: %v, %v", changed, err)
+		}
 		before, after := f.audited("pause")
 		if before["paused_at"] != nil || after["paused_by"] != "eve" {
 			t.Errorf("audit before %v, after %v", before, after)
 		}
-		must(t, f.Pause(ctx, "feed", "mallory", "later"))
+		if changed, err := f.Pause(ctx, "feed", "mallory", "later"); err != nil || changed != false {
+			t.Errorf("pause by mallory: %v, %v", changed, err)
+		}
 		s := f.status()
 		if s.Paused == nil || s.Paused.By != "eve" || s.Paused.Reason != exporter.PausedByPerson || s.State() != Paused {
 			t.Errorf("status is %+v", s)
@@ -88,9 +95,13 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		must(t, c.Pause(ctx, &exporter.PauseError{Reason: exporter.PausedSink, Detail: "403"}))
 		must(t, c.Release(ctx, true))
-		must(t, f.Resume(ctx, "feed", "eve", "because"))
+		if changed, err := f.Resume(ctx, "feed", "eve", "because"); err != nil || changed != true {
+			t.Errorf("resume by eve: %v, %v", changed, err)
+		}
 		f.audited("resume")
-		must(t, f.Resume(ctx, "feed", "mallory", "again"))
+		if changed, err := f.Resume(ctx, "feed", "mallory", "again"); err != nil || changed != false {
+			t.Errorf("resume by mallory: %v, %v", changed, err)
+		}
 		f.audited("resume")
 
 		c, state := f.claim("a")
@@ -104,7 +115,7 @@ func TestPauseAndResume(t *testing.T) {
 		if s := f.status(); s.Paused == nil || s.Paused.Reason != exporter.PausedSourceChanged || s.Paused.Detail != "because" || s.Paused.By != "a" {
 			t.Errorf("status is %+v", s.Paused)
 		}
-		for _, err := range []error{f.Pause(ctx, "nobody", "x", "y"), f.Resume(ctx, "nobody", "x", "y")} {
+		for _, err := range []error{failed(f.Pause(ctx, "nobody", "x", "y")), failed(f.Resume(ctx, "nobody", "x", "y"))} {
 			if !errors.Is(err, ErrNotFound) {
 				t.Errorf("no such consumer: %v", err)
 			}
@@ -117,8 +128,8 @@ func TestPauseThatNobodyNoticed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, direct)
 	c, _ := f.claim("a")
-	must(t, f.Pause(t.Context(), "feed", "eve", "because"))
-	must(t, f.Resume(t.Context(), "feed", "eve", "because"))
+	must(t, failed(f.Pause(t.Context(), "feed", "eve", "because")))
+	must(t, failed(f.Resume(t.Context(), "feed", "eve", "because")))
 	must(t, c.Renew(t.Context(), Heartbeat{}))
 	must(t, c.Accept(t.Context(), exporter.Acceptance{To: at(t, "10")}))
 }
@@ -225,7 +236,7 @@ func TestCommandsBesideWrites(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		for range 50 {
-			if err := errors.Join(f.Pause(t.Context(), "feed", "eve", "because"), f.Resume(t.Context(), "feed", "eve", "because")); err != nil {
+			if err := errors.Join(failed(f.Pause(t.Context(), "feed", "eve", "because")), failed(f.Resume(t.Context(), "feed", "eve", "because"))); err != nil {
 				done <- err
 				return
 			}
@@ -285,9 +296,9 @@ func TestViews(t *testing.T) {
 	for _, state := range []string{Running, Paused, Unowned} {
 		switch state {
 		case Paused:
-			must(t, f.Pause(t.Context(), "feed", "eve", "because"))
+			must(t, failed(f.Pause(t.Context(), "feed", "eve", "because")))
 		case Unowned:
-			must(t, f.Resume(t.Context(), "feed", "eve", "because"))
+			must(t, failed(f.Resume(t.Context(), "feed", "eve", "because")))
 			f.expire()
 		}
 		s := f.status()

@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 		}
 		f.expire()
 		f.claim("c")
-		must(t, f.Pause(ctx, "feed", "eve", "maintenance"))
+		must(t, failed(f.Pause(ctx, "feed", "eve", "maintenance")))
 		for _, owner := range []string{"c", "d"} {
 			var paused *PausedError
 			if _, _, err := f.Claim(ctx, "feed", owner, ttl); !errors.As(err, &paused) || paused.By != "eve" || paused.Detail != "maintenance" ||
@@ -206,7 +206,7 @@ func TestRunEndsWhenTheLeaseIsLost(t *testing.T) {
 		f.expire()
 		c, _, err = f.Claim(t.Context(), "feed", "a", 900*time.Millisecond)
 		must(t, err)
-		must(t, f.Pause(t.Context(), "feed", "eve", "maintenance"))
+		must(t, failed(f.Pause(t.Context(), "feed", "eve", "maintenance")))
 		err = c.Run(t.Context(), noNews, untilEnded)
 		var paused *PausedError
 		if !errors.Is(err, exporter.ErrFenced) || !errors.As(err, &paused) || paused.By != "eve" {

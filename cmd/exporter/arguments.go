@@ -24,8 +24,8 @@ func names(want ...string) cobra.PositionalArgs {
 		if len(args) == len(want) {
 			return nil
 		}
-		return usage(fmt.Errorf("%s wants %s, got %d arguments; see %s --help",
-			cmd.CommandPath(), strings.Join(want, " "), len(args), cmd.CommandPath()))
+		return usage(fmt.Errorf("%s wants %s, got %s; see %s --help",
+			cmd.CommandPath(), strings.Join(want, " "), plural(int64(len(args)), "argument"), cmd.CommandPath()))
 	}
 }
 

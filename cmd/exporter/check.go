@@ -3,19 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 const checkHelp = `Look at everything that run needs, change nothing, and print one line per
 finding: ok, warn or FAIL with what to do.
 
 Exit code 0: run can start. 1: something could not be reached. 2: the
-configuration is wrong. 3: a person has to put something right in a database.`
+configuration is wrong. 3: a person has to put something right in a database.
+Where several things are wrong it is 2 before 3 before 1. Warnings change
+nothing.`
 
 func newCheckCommand(p *process) *cobra.Command {
 	var asJSON bool
@@ -51,59 +50,17 @@ func check(ctx context.Context, c Config) *findings {
 	found.ok("configuration", "consumers: "+strings.Join(c.Exporter.Consumers, ", "))
 	checkDocket(ctx, c, found)
 	checkExport(ctx, c.Database, found)
-	checkBinding(ctx, c, found)
+	checkPositions(ctx, c, found)
 	checkDirect(ctx, c.Database, found)
 	for i := range c.Consumers {
+		checkTypes(&c.Consumers[i], found)
 		checkSink(&c.Consumers[i], found)
 	}
 	return found
 }
 
-// checkBinding asks whether the positions kept are this Docket's, once both
-// databases are known to be in order.
-func checkBinding(ctx context.Context, c Config, found *findings) {
-	if found.exitCode() != exitOK {
-		return
-	}
-	e, err := newEngine(ctx, c, true, slog.New(slog.DiscardHandler))
-	if err == nil {
-		defer e.close()
-		var id int64
-		if id, err = docket.SystemIdentifier(ctx, e.docket); err == nil {
-			err = e.store.CheckSource(ctx, c.Database.DocketSchema, id)
-		}
-	}
-	if err != nil {
-		found.failed(exportSubject, err)
-		return
-	}
-	found.ok(exportSubject, "the positions kept there are this Docket's")
-}
-
-// checkDirect reaches for the databases past their poolers, where they differ.
-func checkDirect(ctx context.Context, db DatabaseConfig, found *findings) {
-	for _, d := range []struct {
-		subject     string
-		url, pooled DatabaseURL
-	}{
-		{"DOCKET_DIRECT_URL", db.DocketDirect, db.Docket},
-		{"EXPORT_DIRECT_URL", db.ExportDirect, db.Export},
-	} {
-		if d.url == d.pooled {
-			continue
-		}
-		conn, err := connect(ctx, d.url)
-		if err != nil {
-			found.failed(d.subject, err)
-			continue
-		}
-		conn.Close(context.WithoutCancel(ctx))
-		found.ok(d.subject, "reached "+d.url.String())
-	}
-}
-
 func checkSink(c *ConsumerConfig, found *findings) {
-	subject := "consumer " + c.Name
+	subject := consumerSubject(c.Name)
 	switch c.Sink {
 	case SinkFile:
 		if err := checkFile(c.File); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/docket-exporter/exporter/sources/docket"
 )
@@ -32,7 +33,11 @@ func checkDocket(ctx context.Context, c Config, found *findings) {
 	if found.exitCode() != exitOK {
 		return // a table that cannot be read cannot be compared either
 	}
-	list, err = docket.CheckRetention(ctx, conn, schema, c.Exporter.Retention.Value())
+	retention := c.Exporter.Retention
+	list, err = docket.CheckRetention(ctx, conn, schema, retention.Value())
+	for i := range list { // in days, as it was given
+		list[i].Text = strings.Replace(list[i].Text, retention.Value().String(), retention.String(), 1)
+	}
 	found.fromDocket(list)
 	if err != nil {
 		found.failed(docketSubject, explainDatabase(err))

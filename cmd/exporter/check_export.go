@@ -33,24 +33,14 @@ func checkExport(ctx context.Context, db DatabaseConfig, found *findings) {
 }
 
 func exportServer(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
-	var number int
-	var standby, readOnly bool
-	err := conn.QueryRow(ctx, `
-		SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('transaction_read_only')::bool`,
-	).Scan(&number, &standby, &readOnly)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read server settings: %w", err)
-	case number/10000 < leastVersion:
-		return "", oldServer(number / 10000)
-	case standby:
-		return "", needsPerson(withHint(fmt.Errorf("%s is a standby and takes no writes", db.Export),
-			"connect to the primary, for example with several hosts and target_session_attrs=read-write in EXPORT_DATABASE_URL"))
-	case readOnly:
-		return "", needsPerson(withHint(fmt.Errorf("%s takes no writes: default_transaction_read_only is on", db.Export),
-			"switch it off for this role, database or server"))
+	version, err := serverVersion(ctx, conn)
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("%s runs PostgreSQL %d and takes writes", db.Export, number/10000), nil
+	if err := takesWrites(ctx, conn, db.Export); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s runs PostgreSQL %d and takes writes", db.Export, version), nil
 }
 
 func exportVersion(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {

@@ -17,7 +17,8 @@ type Config struct {
 type ExporterConfig struct {
 	Consumers        ConsumerNames `env:"EXPORTER_CONSUMERS,required" desc:"Names of the consumers to run, separated by commas. A name is a lower-case letter followed by lower-case letters, digits and underscores." example:"analytics,feed"`
 	Retention        Retention     `env:"RETENTION_EVENTS,required" desc:"How long Docket keeps events (its event retention), or none when no pruner runs. Docket does not store it in the database, so it has to be told; it is checked against the table." example:"14d"`
-	HTTPAddr         string        `env:"EXPORTER_HTTP_ADDR" envDefault:"127.0.0.1:9464" desc:"Address of /metrics, /livez and /readyz."`
+	HTTPAddr         string        `env:"EXPORTER_HTTP_ADDR" envDefault:"127.0.0.1:9464" desc:"Address of /metrics, /livez and /readyz; off serves none. run --once listens only where this is set."`
+	HTTPGiven        bool          // EXPORTER_HTTP_ADDR is set
 	WebConfigFile    string        `env:"EXPORTER_WEB_CONFIG_FILE" desc:"File with TLS and basic authentication for the HTTP address, in the format of the Prometheus exporter toolkit."`
 	PollInterval     Duration      `env:"EXPORTER_POLL_INTERVAL" envDefault:"100ms" desc:"Longest wait between two polls while nothing happens."`
 	LeaseTTL         Duration      `env:"EXPORTER_LEASE_TTL" envDefault:"15s" desc:"How long a replica that has died keeps its consumers before another one takes them. At least 1s."`
@@ -26,10 +27,20 @@ type ExporterConfig struct {
 	Replica          string        `env:"EXPORTER_REPLICA" docDefault:"host name and process id" desc:"Name of this process as owner of consumers. Two processes must never share it."`
 }
 
+// listenAddr is where run listens, "" for nowhere.
+func (c *ExporterConfig) listenAddr(once bool) string {
+	if once && !c.HTTPGiven {
+		return "" // two runs at once, from timers for example, need no two ports
+	}
+	return c.HTTPAddr
+}
+
 // validate adds what single values cannot tell.
 func (c *ExporterConfig) validate(ps *problems) {
-	if err := checkAddress(c.HTTPAddr); err != nil {
-		ps.add("EXPORTER_HTTP_ADDR", "%q is not an address: %v; write host:port such as 127.0.0.1:9464", c.HTTPAddr, err)
+	if c.HTTPAddr == "off" || c.HTTPAddr == "none" {
+		c.HTTPAddr = ""
+	} else if err := checkAddress(c.HTTPAddr); err != nil {
+		ps.add("EXPORTER_HTTP_ADDR", "%q is not an address: %v; write host:port such as 127.0.0.1:9464, or off", c.HTTPAddr, err)
 	}
 	if err := checkWebConfig(c.WebConfigFile); err != nil {
 		ps.add("EXPORTER_WEB_CONFIG_FILE", "%v", err)

@@ -147,7 +147,7 @@ func TestSingleProblems(t *testing.T) {
 		{"CONSUMER_ANALYTICS_START=12-{[20,30]}", "no place to start"},
 		{"CONSUMER_ANALYTICS_FILE_SEGMENT_AGE=0s", "at least 1s"},
 		{"DOCKET_SCHEMA=" + strings.Repeat("x", 64), "64 bytes"},
-		{"CONSUMER_ANALITICS_SINK=file", "belongs to no consumer in EXPORTER_CONSUMERS; did you mean CONSUMER_ANALYTICS_SINK?"},
+		{"CONSUMER_ANALITICS_SINK=file", "analitics is not in EXPORTER_CONSUMERS; did you mean CONSUMER_ANALYTICS_SINK?"},
 		{"CONSUMER_OTHER_THING=file", "CONSUMER_OTHER_THING belongs to no consumer"},
 		{"EXPORTER_CONSUMERS_FILE=/x", "EXPORTER_CONSUMERS_FILE is not known"},
 		{"DOCKET_SHEMA=jobs", "DOCKET_SHEMA is not known; did you mean DOCKET_SCHEMA?"},

@@ -60,8 +60,12 @@ func newPauseCommand(p *process) *cobra.Command {
 		Args:    names("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, _ cursor.Status) error {
-				if err := s.Pause(ctx, args[0], c.By, c.Reason); err != nil {
+				changed, err := s.Pause(ctx, args[0], c.By, c.Reason)
+				if err != nil {
 					return err
+				}
+				if !changed {
+					return sayPaused(ctx, p, s, args[0])
 				}
 				return say(p, "%s is paused; its owner stops within seconds and the position stays", args[0])
 			})
@@ -69,6 +73,16 @@ func newPauseCommand(p *process) *cobra.Command {
 	}
 	c.flags(cmd, p)
 	return cmd
+}
+
+// sayPaused tells who was first.
+func sayPaused(ctx context.Context, p *process, s *cursor.Store, name string) error {
+	status, err := s.Get(ctx, name)
+	if err != nil || status.Paused == nil { // resumed at this moment
+		return err
+	}
+	w := status.Paused
+	return say(p, "%s is already paused by %s since %s: %s: %s; nothing was changed", name, w.By, stamp(&w.At), w.Reason, oneLine(w.Detail))
 }
 
 func newResumeCommand(p *process) *cobra.Command {
@@ -80,8 +94,12 @@ func newResumeCommand(p *process) *cobra.Command {
 		Args:    names("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, status cursor.Status) error {
-				if err := s.Resume(ctx, args[0], c.By, c.Reason); err != nil {
+				changed, err := s.Resume(ctx, args[0], c.By, c.Reason)
+				if err != nil {
 					return err
+				}
+				if !changed {
+					return say(p, "%s is not paused, it is %s; nothing was changed", args[0], status.State())
 				}
 				return say(p, "%s may go on after %s", args[0], status.Position)
 			})
@@ -97,7 +115,7 @@ func changeConsumer(cmd *cobra.Command, p *process, c *change, name string, do f
 		return err
 	}
 	ctx := cmd.Context()
-	return p.withStore(ctx, func(s *cursor.Store) error {
+	return p.withStore(ctx, func(s *cursor.Store, _ DatabaseConfig) error {
 		status, err := consumerNamed(ctx, s, name)
 		if err != nil {
 			return err

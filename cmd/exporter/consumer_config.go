@@ -86,8 +86,27 @@ func (n *ConsumerNames) UnmarshalText(text []byte) error {
 		seen[name] = true
 		*n = append(*n, name)
 	}
+	if err := ambiguous(*n); err != nil {
+		return err
+	}
 	if len(*n) == 0 {
 		return fmt.Errorf("names no consumer; write names separated by commas, such as analytics,feed")
+	}
+	return nil
+}
+
+// ambiguous refuses two names of which one followed by a variable begins like
+// the other: with feed and feed_file, CONSUMER_FEED_FILE_DIR would be both the
+// directory of feed and an unknown DIR of feed_file.
+func ambiguous(names []string) error {
+	for _, short := range names {
+		for _, long := range names {
+			for _, end := range spellings("", consumerVariables()) {
+				if whole := consumerPrefix(short) + end; short != long && strings.HasPrefix(long, short+"_") && strings.HasPrefix(whole, consumerPrefix(long)) {
+					return fmt.Errorf("names %s and %s, between which %s is ambiguous; rename one of them", short, long, whole)
+				}
+			}
+		}
 	}
 	return nil
 }

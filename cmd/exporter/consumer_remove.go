@@ -34,8 +34,8 @@ func newRemoveCommand(p *process) *cobra.Command {
 }
 
 func removeConsumer(ctx context.Context, p *process, s *cursor.Store, status cursor.Status, c *change) error {
-	plan := fmt.Sprintf("would remove %s with its position %s after %d accepted events; %d dead letters would stay",
-		status.Name, status.Position, status.EventsAccepted, status.DeadLetters)
+	plan := fmt.Sprintf("would remove %s with its position %s after %s accepted; %s would stay",
+		status.Name, status.Position, plural(status.EventsAccepted, "event"), plural(status.DeadLetters, "dead letter"))
 	if status.LeaseLive {
 		plan += fmt.Sprintf("\nit would be refused now: %s owns it", status.Owner)
 	}

@@ -44,7 +44,7 @@ func TestStatusSaysWhoHoldsWhatUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, env, "status").want(t, exitOK,
-		"running on host-1", "no owner", "120345", "3s ago", "120345-{[120300,120301]}", "disk full",
+		"running on host-1", "unowned", "120345", "3s ago", "120345-{[120300,120301]}", "disk full",
 		`pid 4711 "psql" user app, idle in transaction, since 12m ago`, `prepared transaction "import", since 1h ago`,
 		"start `exporter run` with feed_eu")
 	r := command(t, env, "status", "--json")

@@ -26,12 +26,12 @@ func newCursorListCommand(p *process) *cobra.Command {
 		Example: "  exporter cursor list",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd.Context(), func(s *cursor.Store) error {
+			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
 				list, err := s.List(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return printCursors(p.stdout, list, asJSON)
+				return printCursors(p.stdout, reportsOf(list, db), asJSON)
 			})
 		},
 	}
@@ -39,11 +39,7 @@ func newCursorListCommand(p *process) *cobra.Command {
 	return cmd
 }
 
-func printCursors(w io.Writer, list []cursor.Status, asJSON bool) error {
-	reports := make([]consumerReport, len(list))
-	for i := range list {
-		reports[i] = reportOf(&list[i])
-	}
+func printCursors(w io.Writer, reports []consumerReport, asJSON bool) error {
 	if asJSON {
 		return writeJSON(w, reports)
 	}
@@ -64,12 +60,12 @@ func newCursorShowCommand(p *process) *cobra.Command {
 		Example: "  exporter cursor show analytics --json",
 		Args:    names("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.withStore(cmd.Context(), func(s *cursor.Store) error {
+			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
 				status, err := consumerNamed(cmd.Context(), s, args[0])
 				if err != nil {
 					return err
 				}
-				return printCursor(p.stdout, reportOf(&status), asJSON)
+				return printCursor(p.stdout, reportOf(&status, db), asJSON)
 			})
 		},
 	}
@@ -102,8 +98,7 @@ func printCursor(w io.Writer, r consumerReport, asJSON bool) error {
 	if asJSON {
 		return writeJSON(w, r)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	lines := [][2]string{
 		{"consumer", r.Consumer},
 		{"uid", r.UID},
 		{"kind", r.Kind},
@@ -111,14 +106,29 @@ func printCursor(w io.Writer, r consumerReport, asJSON bool) error {
 		{"position", r.Position},
 		{"open ids", strconv.FormatInt(r.OpenIDs, 10)},
 		{"batch", strconv.FormatInt(r.Batch, 10)},
-		{"in flight", fmt.Sprintf("%d events, attempt %s", r.InFlight, attempt(&r))},
-		{"accepted", fmt.Sprintf("%d events, %s", r.EventsAccepted, stamp(r.AcceptedAt))},
+		{"in flight", fmt.Sprintf("%s, attempt %s", plural(int64(r.InFlight), "event"), attempt(&r))},
+		{"accepted", fmt.Sprintf("%s, last %s", plural(r.EventsAccepted, "event"), stamp(r.AcceptedAt))},
 		{"caught up", stamp(r.CaughtUpAt)},
-		{"epoch", strconv.FormatInt(r.epoch, 10)},
+		{"epoch", strconv.FormatInt(r.Epoch, 10)},
 		{"lease until", stamp(r.LeaseUntil)},
 		{"dead letters", strconv.FormatInt(r.DeadLetters, 10)},
 		{"losses", strconv.FormatInt(r.Losses, 10)},
-	} {
+	}
+	if p := r.Paused; p != nil {
+		lines = append(lines, [2]string{"paused by", p.By}, [2]string{"paused at", stamp(&p.At)},
+			[2]string{"reason", p.Reason}, [2]string{"detail", oneLine(p.Detail)})
+	}
+	if r.LastError != "" {
+		lines = append(lines, [2]string{"last error", stamp(r.LastErrorAt) + ": " + oneLine(r.LastError)})
+	}
+	for _, h := range r.Holders {
+		lines = append(lines, [2]string{"held by", oneLine(describeHolder(h, r.now))})
+	}
+	if r.Next != "" {
+		lines = append(lines, [2]string{"next", r.Next})
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
 		fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
 	}
 	return t.Flush()

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // DatabaseConfig names the two databases: Docket's, which is only read, and
 // the one that holds the exporter's own schema. They may be the same.
 type DatabaseConfig struct {
@@ -15,6 +17,19 @@ type DatabaseConfig struct {
 type SchemaConfig struct {
 	DocketSchema string `env:"DOCKET_SCHEMA" envDefault:"public" desc:"Schema of Docket's tables: the prefix it was installed with."`
 	ExportSchema string `env:"EXPORT_SCHEMA" envDefault:"docket_export" desc:"Schema of the exporter's own tables. One schema belongs to one Docket."`
+}
+
+// named tells each URL which variable it comes from, so that an error about it
+// can say so. A URL that defaults to another one keeps the other one's name.
+func (c *DatabaseConfig) named(vars map[string]string) {
+	for name, u := range map[string]*DatabaseURL{
+		"DOCKET_DATABASE_URL": &c.Docket, "EXPORT_DATABASE_URL": &c.Export,
+		"DOCKET_DIRECT_URL": &c.DocketDirect, "EXPORT_DIRECT_URL": &c.ExportDirect,
+	} {
+		if u.variable = name; vars[name+"_FILE"] != "" {
+			u.variable = name + "_FILE"
+		}
+	}
 }
 
 // complete fills in the URLs that default to others.
@@ -41,7 +56,14 @@ func (c *SchemaConfig) validate(ps *problems) {
 // checkSchema refuses what PostgreSQL would silently cut or cannot hold.
 func checkSchema(ps *problems, variable, schema string) {
 	const longest = 63 // bytes, NAMEDATALEN-1
+	if looksSecret(schema) {
+		ps.add(variable, "looks like a connection string; write the name of a schema")
+		return
+	}
+	if strings.ContainsAny(schema, "\r\n") {
+		ps.add(variable, "has more than one line; write the name of a schema")
+	}
 	if len(schema) > longest {
-		ps.add(variable, "the name has %d bytes, PostgreSQL keeps %d; use a shorter one", len(schema), longest)
+		ps.add(variable, "is a name of %d bytes, of which PostgreSQL keeps %d; use a shorter one", len(schema), longest)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -25,17 +24,10 @@ func explainDatabase(err error) error {
 	switch e.Code {
 	case "42501": // insufficient_privilege
 		return needsPerson(withHint(err, "let an administrator run what `exporter migrate --print-grants ROLE` prints"))
-	case "25006": // read_only_sql_transaction
-		return needsPerson(withHint(err, "the server takes no writes: connect to the primary, for example with target_session_attrs=read-write in the URL"))
+	case readOnlyTransaction:
+		return needsPerson(withHint(err, "the server is a standby, or default_transaction_read_only is on; `exporter check` says which"))
 	case "42P01", "42703", "3F000": // undefined table, column or schema
 		return needsPerson(withHint(err, "run `exporter check` to see what is missing"))
 	}
 	return err
-}
-
-// leastVersion is the oldest PostgreSQL that has multiranges.
-const leastVersion = 14
-
-func oldServer(version int) error {
-	return needsPerson(fmt.Errorf("the export database runs PostgreSQL %d; the exporter's tables need %d or newer: set EXPORT_DATABASE_URL to such a server", version, leastVersion))
 }

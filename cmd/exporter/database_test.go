@@ -140,7 +140,10 @@ func TestReadOnlyServer(t *testing.T) {
 	pgtest.Exec(t, conn, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	command(t, env, "check").want(t, exitPerson, "takes no writes", "switch it off")
 	env["EXPORT_SCHEMA"] = "elsewhere"
-	command(t, env, "migrate").want(t, exitPerson, "read-only", "connect to the primary")
+	command(t, env, "migrate").want(t, exitPerson, "default_transaction_read_only", "switch it off")
+	env["EXPORT_SCHEMA"] = "docket_export"
+	command(t, env, "migrate").want(t, exitOK, "nothing to do")
+	command(t, env, "consumer", "pause", "analytics", "--reason", "x").want(t, exitUsage, "no consumer")
 }
 
 func TestCheckNamesTheSinksVariable(t *testing.T) {

@@ -6,17 +6,22 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // DatabaseURL says how to reach a database. It usually holds a password, so
 // however it is printed it shows only hosts and database.
-type DatabaseURL struct{ text string }
+type DatabaseURL struct {
+	text     string
+	variable string // in which it was given; empty when in none
+}
 
 // UnmarshalText reads a PostgreSQL URL or key=value pairs.
 func (u *DatabaseURL) UnmarshalText(text []byte) error {
@@ -24,12 +29,42 @@ func (u *DatabaseURL) UnmarshalText(text []byte) error {
 	if s == "" {
 		return errors.New("is blank; write a URL such as postgres://exporter@db.example/app")
 	}
-	if _, err := pgxpool.ParseConfig(s); err != nil {
+	if scheme, _, ok := strings.Cut(s, "://"); ok && urlScheme.MatchString(scheme) && scheme != "postgres" && scheme != "postgresql" {
+		return errors.New("has another scheme: the scheme must be postgres://")
+	}
+	config, err := pgxpool.ParseConfig(s)
+	if err != nil {
 		return errors.New(explainURL(err))
+	}
+	if misread(s, config.ConnConfig) {
+		return errors.New(notAURL)
 	}
 	u.text = s
 	return nil
 }
+
+var (
+	urlScheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	settingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+)
+
+// misread reports a URL that can be read, but only because a password that was
+// not encoded went into other parts of it: user:12/x@db leads to the host user,
+// and its database x@db would be shown.
+func misread(text string, c *pgx.ConnConfig) bool {
+	if strings.Contains(text, "://") && (strings.Contains(c.Database, "@") || strings.Contains(text, "#")) {
+		return true
+	}
+	for name := range c.RuntimeParams {
+		if !settingName.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports whether both URLs are written alike, in whatever variable.
+func (u DatabaseURL) same(other DatabaseURL) bool { return u.text == other.text }
 
 // IsZero reports whether the URL is not set.
 func (u DatabaseURL) IsZero() bool { return u.text == "" }
@@ -97,11 +132,13 @@ func explainURL(err error) string {
 		{"port numbers to", "has another number of ports than hosts; give one port, or one for every host"},
 		{"connect_timeout", "has an invalid connect_timeout; write seconds as a whole number"},
 		{"failed to read service", "names a service that is not in the service file"},
-		{"pool_", "has an invalid pool_ setting; leave pool settings out"},
+		{"pool_", "has an invalid pool_ setting; leave pool settings such as pool_max_conns out"},
 	} {
 		if strings.Contains(reason, r.seen) {
 			return r.text
 		}
 	}
-	return "is not a connection string; write postgres://user:password@host:5432/database, and in it write characters such as @ : / ? # % of the password as %40 %3A %2F %3F %23 %25"
+	return notAURL
 }
+
+const notAURL = "is not a connection string; write postgres://user:password@host:5432/database, and in it write characters such as @ : / ? # % of the password as %40 %3A %2F %3F %23 %25"

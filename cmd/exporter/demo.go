@@ -60,8 +60,8 @@ func newDemoCommand(p *process) *cobra.Command {
 		Example: "  DEMO_SECONDS=20 exporter demo\n  exporter demo --keep",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var ps problems
-			c := parse[DemoConfig](expand(p.env, variablesOf(DemoConfig{}), "", &ps), "", &ps)
+			ps := newProblems(p.env)
+			c := parse[DemoConfig](expand(p.env, variablesOf(DemoConfig{}), "", ps), "", ps)
 			if err := ps.err(); err != nil {
 				return err
 			}

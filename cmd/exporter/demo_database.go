@@ -39,7 +39,7 @@ func openDemoDatabase(ctx context.Context, c DemoConfig) (*demoDatabase, error) 
 		return nil, err
 	}
 	return &demoDatabase{
-		cluster: cluster, url: DatabaseURL{cluster.URL("postgres")}, schema: "docket", exportSchema: "docket_export",
+		cluster: cluster, url: DatabaseURL{text: cluster.URL("postgres")}, schema: "docket", exportSchema: "docket_export",
 	}, nil
 }
 
@@ -51,7 +51,8 @@ func reachDatabase(ctx context.Context, u DatabaseURL) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return checkServer(ctx, conn)
+	_, err = serverVersion(ctx, conn)
+	return err
 }
 
 // connect opens the connections of the writers, the naive reader and the lines.

@@ -12,48 +12,50 @@ import (
 // loadConfig reads everything that run and check need. Its error lists all
 // problems at once.
 func loadConfig(environ map[string]string) (Config, error) {
-	var ps problems
-	vars := expand(environ, globalVariables(), "", &ps)
+	ps := newProblems(environ)
+	vars := expand(environ, globalVariables(), "", ps)
 	c := Config{
-		Database: loadDatabaseConfig(vars, &ps),
-		Log:      parse[LogConfig](vars, "", &ps),
-		Exporter: parse[ExporterConfig](vars, "", &ps),
+		Database: loadDatabaseConfig(vars, ps),
+		Log:      parse[LogConfig](vars, "", ps),
+		Exporter: parse[ExporterConfig](vars, "", ps),
 	}
-	c.Exporter.validate(&ps)
+	c.Exporter.HTTPGiven = vars["EXPORTER_HTTP_ADDR"] != ""
+	c.Exporter.validate(ps)
 	if c.Exporter.Replica == "" {
 		c.Exporter.Replica = replicaName()
 	}
 	for _, name := range c.Exporter.Consumers {
-		c.Consumers = append(c.Consumers, loadConsumer(vars, name, &ps))
+		c.Consumers = append(c.Consumers, loadConsumer(vars, name, ps))
 	}
-	rejectUnknown(environ, c.Exporter.Consumers, &ps)
+	rejectUnknown(environ, c.Exporter.Consumers, ps)
 	return c, ps.err()
 }
 
 // loadDatabase reads what every command needs that talks to a database, and
 // nothing else: such a command works without consumers being configured.
 func loadDatabase(environ map[string]string) (DatabaseConfig, LogConfig, error) {
-	var ps problems
+	ps := newProblems(environ)
 	known := append(variablesOf(DatabaseConfig{}), variablesOf(LogConfig{})...)
-	vars := expand(environ, known, "", &ps)
-	db := loadDatabaseConfig(vars, &ps)
-	log := parse[LogConfig](vars, "", &ps)
-	rejectMisspelt(environ, known, &ps)
+	vars := expand(environ, known, "", ps)
+	db := loadDatabaseConfig(vars, ps)
+	log := parse[LogConfig](vars, "", ps)
+	rejectMisspelt(environ, known, ps)
 	return db, log, ps.err()
 }
 
 // loadSchemas reads what printing SQL needs.
 func loadSchemas(environ map[string]string) (SchemaConfig, error) {
-	var ps problems
+	ps := newProblems(environ)
 	known := variablesOf(SchemaConfig{})
-	c := parse[SchemaConfig](expand(environ, known, "", &ps), "", &ps)
-	c.validate(&ps)
-	rejectMisspelt(environ, known, &ps)
+	c := parse[SchemaConfig](expand(environ, known, "", ps), "", ps)
+	c.validate(ps)
+	rejectMisspelt(environ, known, ps)
 	return c, ps.err()
 }
 
 func loadDatabaseConfig(vars map[string]string, ps *problems) DatabaseConfig {
 	db := parse[DatabaseConfig](vars, "", ps)
+	db.named(vars)
 	db.complete()
 	db.validate(ps)
 	return db

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -14,9 +15,11 @@ import (
 const migrateHelp = `Create the schema of the exporter's own tables, or bring it to the version that
 this exporter needs. Running it again changes nothing. It needs a direct
 connection: EXPORT_DIRECT_URL, where EXPORT_DATABASE_URL goes through a pooler.
+Both must lead to the same database.
 
-To let an administrator do it, print the SQL instead; printing connects to
-nothing.`
+To let an administrator do it, print the SQL instead and run it as the role of
+the exporter, or hand the tables over to that role afterwards: --print-grants
+says how. Printing connects to nothing.`
 
 func newMigrateCommand(p *process) *cobra.Command {
 	var printSQL, asJSON bool
@@ -26,7 +29,7 @@ func newMigrateCommand(p *process) *cobra.Command {
 		Short: "Create or upgrade the exporter's tables",
 		Long:  migrateHelp,
 		Example: `  exporter migrate
-  exporter migrate --print-sql | psql "$ADMIN_URL"
+  exporter migrate --print-sql | psql "$EXPORTER_URL"
   exporter migrate --print-grants exporter`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,6 +49,9 @@ func printMigration(p *process, printSQL bool, role string) error {
 	c, err := loadSchemas(p.env)
 	if err != nil {
 		return err
+	}
+	if strings.ContainsAny(role, "\r\n") {
+		return usage(fmt.Errorf("the role %q has more than one line; write its name", role))
 	}
 	if role != "" {
 		if _, err := io.WriteString(p.stdout, migrations.Grants(c.DocketSchema, c.ExportSchema, role)); err != nil {
@@ -75,12 +81,9 @@ func migrate(ctx context.Context, p *process, asJSON bool) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkServer(ctx, conn); err != nil {
-		return err
-	}
-	from, to, err := migrations.Apply(ctx, conn, db.ExportSchema)
+	from, to, err := migrateWith(ctx, p, conn, db)
 	if err != nil {
-		return explainDatabase(err)
+		return err
 	}
 	m := migrated{db.ExportSchema, from, to}
 	if asJSON {
@@ -94,14 +97,27 @@ func migrate(ctx context.Context, p *process, asJSON bool) error {
 	return err
 }
 
-// checkServer refuses servers that cannot hold the exporter's tables.
-func checkServer(ctx context.Context, conn *pgx.Conn) error {
-	var number int
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&number); err != nil {
-		return fmt.Errorf("read server version: %w", err)
+// migrateWith brings the tables up to date. A server that takes no writes is
+// fine while there is nothing to do.
+func migrateWith(ctx context.Context, p *process, conn *pgx.Conn, db DatabaseConfig) (from, to int32, err error) {
+	if !db.ExportDirect.same(db.Export) {
+		err := sameDatabase(ctx, conn, db.ExportDirect, db.Export)
+		if exitCode(err) == exitUsage {
+			return 0, 0, err
+		}
+		if err != nil { // an administrator's machine may reach only one of them
+			fmt.Fprintf(p.stderr, "not compared with %s: %v\n", db.Export.variable, err)
+		}
 	}
-	if number/10000 < leastVersion {
-		return oldServer(number / 10000)
+	if _, err := serverVersion(ctx, conn); err != nil {
+		return 0, 0, err
 	}
-	return nil
+	if migrations.Check(ctx, conn, db.ExportSchema) == nil {
+		return migrations.Latest(), migrations.Latest(), nil
+	}
+	if err := takesWrites(ctx, conn, db.ExportDirect); err != nil {
+		return 0, 0, err
+	}
+	from, to, err = migrations.Apply(ctx, conn, db.ExportSchema)
+	return from, to, explainWrite(ctx, conn, db.ExportDirect, err)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,10 +18,31 @@ type problem struct {
 func (p *problem) Error() string { return p.Variable + " " + p.Text }
 
 // problems collects everything that is wrong, so that it is reported at once.
-type problems struct{ list []error }
+type problems struct {
+	list   []error
+	hidden []string // values that are not repeated
+}
+
+// newProblems keeps out of all messages the values that hold a connection
+// string, in whatever variable: it may have been given in a wrong one.
+func newProblems(environ map[string]string) *problems {
+	ps := &problems{}
+	for _, value := range environ {
+		if len(value) > 8 && looksSecret(value) {
+			ps.hidden = append(ps.hidden, value)
+		}
+	}
+	return ps
+}
 
 func (ps *problems) add(variable, format string, args ...any) {
-	ps.list = append(ps.list, &problem{variable, fmt.Sprintf(format, args...)})
+	text := fmt.Sprintf(format, args...)
+	for _, h := range ps.hidden {
+		for _, spelling := range []string{strconv.Quote(h), h} {
+			text = strings.ReplaceAll(text, spelling, "a value that is not shown because it looks like a connection string")
+		}
+	}
+	ps.list = append(ps.list, &problem{variable, oneLine(text)})
 }
 
 // mentions reports whether something is known to be wrong with the variable or
@@ -43,18 +65,20 @@ func (ps *problems) err() error {
 	if len(ps.list) == 0 {
 		return nil
 	}
-	return usage(&configurationError{errors.Join(ps.list...)})
+	return usage(&configurationError{errors.Join(ps.list...), len(ps.list)})
 }
 
 // configurationError puts a heading above the joined problems.
-type configurationError struct{ joined error }
+type configurationError struct {
+	joined error
+	count  int
+}
 
 func (e *configurationError) Error() string {
-	text := e.joined.Error()
-	if n := strings.Count(text, "\n") + 1; n > 1 {
-		return fmt.Sprintf("the configuration has %d problems:\n%s", n, text)
+	if e.count > 1 {
+		return fmt.Sprintf("the configuration has %d problems:\n%v", e.count, e.joined)
 	}
-	return text
+	return e.joined.Error()
 }
 
 func (e *configurationError) Unwrap() error { return e.joined }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 )
 
@@ -14,6 +16,26 @@ A first run:
   exporter migrate    creates the exporter's own tables
   exporter run        exports until it is stopped
   exporter status     shows how far every consumer is`
+
+// newHelpCommand is cobra's own, but for a wrong name being a wrong command line.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Explain a command",
+		Example: "  exporter help consumer pause",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about := cmd.Root()
+			for _, name := range args {
+				i := slices.IndexFunc(about.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+				if i < 0 {
+					return unknownCommand(about, name)
+				}
+				about = about.Commands()[i]
+			}
+			return about.Help()
+		},
+	}
+}
 
 // newRootCommand assembles the command line.
 func newRootCommand(p *process) *cobra.Command {
@@ -34,6 +56,9 @@ func newRootCommand(p *process) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(withHint(err, "see "+cmd.CommandPath()+" --help"))
 	})
+	root.Version = readBuild().Version
+	root.SetVersionTemplate("exporter {{.Version}}\n")
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(newCommands(p)...)
 	return root
 }

@@ -21,6 +21,10 @@ func expandFile(vars map[string]string, name string, ps *problems) {
 		ps.add(name, "and %s_FILE are both set; keep one of them", name)
 		return
 	}
+	if looksSecret(path) {
+		ps.add(name+"_FILE", "wants the path of a file, but this looks like the value itself; set %s instead", name)
+		return
+	}
 	content, err := os.ReadFile(path)
 	switch {
 	case err != nil:
@@ -43,4 +47,11 @@ func reasonOf(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// looksSecret reports whether a value given by mistake in place of something
+// else is like a connection string, which no message may repeat.
+func looksSecret(value string) bool {
+	return strings.Contains(value, "@") || strings.Contains(value, "://") ||
+		strings.Contains(strings.ToLower(value), "password=")
 }

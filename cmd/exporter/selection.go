@@ -35,6 +35,9 @@ func (s *Start) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%q is no place to start; write earliest, latest, a position such as 120345, or a time such as 2026-01-31T00:00:00Z", text)
 	}
+	if p.High < 0 {
+		return fmt.Errorf("%q is below every id; write earliest, or a position from 0", text)
+	}
 	s.Position = &p
 	return nil
 }
@@ -54,11 +57,18 @@ func (p *Patterns) UnmarshalText(text []byte) error {
 			return fmt.Errorf("%q holds an empty pattern; write texts separated by commas, such as node_*,!node_started", text)
 		case strings.Contains(strings.TrimSuffix(body, "*"), "*"):
 			return fmt.Errorf("%q has a * that is not at the end; only endings can be left open", pattern)
+		case pattern == "!*":
+			return fmt.Errorf("%q excludes everything; name what to leave out", pattern)
+		case quoted(body):
+			return fmt.Errorf("%s holds quotes, which would be part of the text; write it without them", pattern)
 		}
 		*p = append(*p, pattern)
 	}
 	return nil
 }
+
+// quoted reports quotes that a file of variables has kept: no shell took them.
+func quoted(text string) bool { return strings.HasPrefix(text, `"`) || strings.HasPrefix(text, "'") }
 
 // Payload says what of an event's payload is exported.
 type Payload struct {
@@ -69,7 +79,7 @@ type Payload struct {
 // UnmarshalText reads full, none, or key names separated by commas.
 func (p *Payload) UnmarshalText(text []byte) error {
 	*p = Payload{}
-	switch string(text) {
+	switch strings.TrimSpace(string(text)) {
 	case "full":
 		p.Full = true
 		return nil
@@ -78,8 +88,15 @@ func (p *Payload) UnmarshalText(text []byte) error {
 	}
 	for key := range strings.SplitSeq(string(text), ",") {
 		key = strings.TrimSpace(key)
-		if key == "" {
+		switch word := strings.ToLower(key); {
+		case key == "":
 			return fmt.Errorf("%q holds an empty key; write full, none, or keys separated by commas", text)
+		case word == "full" || word == "none":
+			return fmt.Errorf("%q is neither full nor none; write one of these words alone and in lower case, or keys separated by commas", text)
+		case strings.Contains(key, "*"):
+			return fmt.Errorf("%q holds a *, but keys are whole names; write full for all of them", text)
+		case quoted(key):
+			return fmt.Errorf("%s holds quotes, which would be part of the key; write it without them", text)
 		}
 		p.Keys = append(p.Keys, key)
 	}

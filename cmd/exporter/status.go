@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +11,11 @@ import (
 )
 
 const statusHelp = `Show how far every consumer is, who owns it, what holds it up, and what to run
-next. It reads the exporter's tables only, so it works from any machine.
+next. It works from any machine, with the database variables only.
+
+LAG is how many events are not delivered yet, BEHIND the age of the oldest of
+them; ? where Docket's database does not tell. Events that a filter
+leaves out are counted unless the consumer's variables are set here as well.
 
 Exit code 3 says that a consumer needs a person: it is paused, or events may be
 lost.`
@@ -23,8 +29,8 @@ func newStatusCommand(p *process) *cobra.Command {
 		Example: "  exporter status\n  exporter status --json | jq '.[] | select(.state == \"paused\")'",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd.Context(), func(s *cursor.Store) error {
-				return showStatus(cmd.Context(), p, s, asJSON)
+			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
+				return showStatus(cmd.Context(), p, s, db, asJSON)
 			})
 		},
 	}
@@ -32,16 +38,15 @@ func newStatusCommand(p *process) *cobra.Command {
 	return cmd
 }
 
-func showStatus(ctx context.Context, p *process, s *cursor.Store, asJSON bool) error {
+func showStatus(ctx context.Context, p *process, s *cursor.Store, db DatabaseConfig, asJSON bool) error {
 	list, err := s.List(ctx)
 	if err != nil {
 		return err
 	}
-	reports := make([]consumerReport, len(list))
-	person := false
-	for i := range list {
-		reports[i] = reportOf(&list[i])
-		person = person || reports[i].needsPerson()
+	reports := reportsOf(list, db)
+	person := slices.ContainsFunc(reports, func(r consumerReport) bool { return r.needsPerson() })
+	if err := p.addLag(ctx, list, reports, db); err != nil {
+		fmt.Fprintln(p.stderr, "the lag is unknown: "+oneLine(err.Error()))
 	}
 	if asJSON {
 		err = writeJSON(p.stdout, reports)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -33,10 +34,14 @@ type consumerReport struct {
 	Paused         *pauseReport `json:"paused,omitempty"`
 	DeadLetters    int64        `json:"dead_letters"`
 	Losses         int64        `json:"losses"`
+	LagEvents      *int64       `json:"lag_events,omitempty"`  // undelivered; absent when unknown
+	LagExact       *bool        `json:"lag_exact,omitempty"`   // false when lag_events is an upper bound
+	LagSeconds     *float64     `json:"lag_seconds,omitempty"` // age of the oldest of them
+	Epoch          int64        `json:"epoch"`
 	Next           string       `json:"next,omitempty"` // what to run or look at
 
-	now   time.Time // on the database's clock
-	epoch int64
+	now    time.Time // on the database's clock
+	schema string    // of the exporter's tables
 }
 
 type holder = exporter.Holder
@@ -48,7 +53,15 @@ type pauseReport struct {
 	Detail string    `json:"detail"`
 }
 
-func reportOf(s *cursor.Status) consumerReport {
+func reportsOf(list []cursor.Status, db DatabaseConfig) []consumerReport {
+	reports := make([]consumerReport, len(list))
+	for i := range list {
+		reports[i] = reportOf(&list[i], db)
+	}
+	return reports
+}
+
+func reportOf(s *cursor.Status, db DatabaseConfig) consumerReport {
 	r := consumerReport{
 		Consumer: s.Name, UID: s.UID, Kind: s.Kind, State: s.State(),
 		Owner: s.Owner, LeaseUntil: s.LeaseUntil,
@@ -58,7 +71,7 @@ func reportOf(s *cursor.Status) consumerReport {
 		CaughtUpAt: s.CaughtUpAt, AcceptedAt: s.AcceptedAt,
 		LastError: s.LastError, LastErrorAt: s.LastErrorAt,
 		DeadLetters: s.DeadLetters, Losses: s.Losses,
-		now: s.Now, epoch: s.Epoch,
+		Epoch: s.Epoch, now: s.Now, schema: db.ExportSchema,
 	}
 	if len(s.Position.Holes) > 0 {
 		r.Holders = s.Holders
@@ -83,7 +96,19 @@ func (r *consumerReport) words() string {
 	case cursor.Running:
 		return "running on " + r.Owner
 	default:
-		return "no owner"
+		return r.State
+	}
+}
+
+// endHolder is the statement that ends a transaction.
+func endHolder(h holder) string {
+	switch {
+	case h.Prepared != "":
+		return "ROLLBACK PREPARED '" + strings.ReplaceAll(h.Prepared, "'", "''") + "';"
+	case h.PID != 0:
+		return fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID)
+	default:
+		return "SELECT gid FROM pg_prepared_xacts; then ROLLBACK PREPARED"
 	}
 }
 
@@ -99,7 +124,7 @@ func (r *consumerReport) next() string {
 	case r.LastError != "":
 		return "exporter check shows whether the sink can be reached; the batch is tried again until it is accepted"
 	case r.OpenIDs > 0 && len(r.Holders) > 0:
-		return "nothing waits for the open ids; end the transactions that hold them if they are stuck"
+		return "nothing waits for the open ids; if what holds them is stuck, in Docket's database: " + endHolder(r.Holders[0])
 	default:
 		return ""
 	}

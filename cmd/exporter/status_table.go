@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // mostHolders bounds the lines for transactions that hold ids open.
@@ -20,10 +22,10 @@ func printStatus(w io.Writer, reports []consumerReport) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CONSUMER\tSTATE\tHIGH\tOPEN IDS\tCAUGHT UP\tACCEPTED\tEVENTS\tBATCH\tATTEMPT")
+	fmt.Fprintln(t, "CONSUMER\tSTATE\tLAG\tBEHIND\tHIGH\tOPEN IDS\tCAUGHT UP\tACCEPTED\tEVENTS\tBATCH\tATTEMPT")
 	for i := range reports {
 		r := &reports[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", r.Consumer, r.words(), r.High, r.OpenIDs,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", r.Consumer, r.words(), lagEvents(r), lagTime(r), r.High, r.OpenIDs,
 			ago(r.now, r.CaughtUpAt), ago(r.now, r.AcceptedAt), r.EventsAccepted, r.Batch, attempt(r))
 	}
 	if err := t.Flush(); err != nil {
@@ -56,10 +58,10 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 		lines = append(lines, "held by  "+oneLine(describeHolder(h, r.now)))
 	}
 	if r.DeadLetters > 0 {
-		lines = append(lines, fmt.Sprintf("kept     %d events as dead letters, see the view export_dead_letters", r.DeadLetters))
+		lines = append(lines, fmt.Sprintf("kept     %s as dead letters, see the view %s", plural(r.DeadLetters, "event"), inSchema(r.schema, "export_dead_letters")))
 	}
 	if r.Losses > 0 {
-		lines = append(lines, fmt.Sprintf("lost     %d ranges in which events may be gone, see the table losses", r.Losses))
+		lines = append(lines, fmt.Sprintf("lost     %s in which events may be gone, see the table %s", plural(r.Losses, "range"), inSchema(r.schema, "losses")))
 	}
 	if r.Next != "" {
 		lines = append(lines, "next     "+r.Next)
@@ -67,6 +69,14 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 	if len(lines) > 0 {
 		fmt.Fprintf(b, "\n%s\n  %s\n", r.Consumer, strings.Join(lines, "\n  "))
 	}
+}
+
+// inSchema is a name as psql wants it.
+func inSchema(schema, name string) string {
+	if settingName.MatchString(schema) && strings.ToLower(schema) == schema {
+		return schema + "." + name
+	}
+	return pgx.Identifier{schema}.Sanitize() + "." + name
 }
 
 func describeHolder(h holder, now time.Time) string {

@@ -14,7 +14,7 @@ import (
 
 // withStore runs do with the exporter's tables, after checking that they are
 // at the version this binary knows.
-func (p *process) withStore(ctx context.Context, do func(*cursor.Store) error) error {
+func (p *process) withStore(ctx context.Context, do func(*cursor.Store, DatabaseConfig) error) error {
 	db, _, err := loadDatabase(p.env)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (p *process) withStore(ctx context.Context, do func(*cursor.Store) error) e
 	if err := checkSchemaVersion(ctx, pool, db); err != nil {
 		return err
 	}
-	return explainDatabase(do(cursor.NewStore(pool, nil, db.ExportSchema)))
+	return explainWrite(ctx, pool, db.Export, do(cursor.NewStore(pool, nil, db.ExportSchema), db))
 }
 
 func checkSchemaVersion(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig) error {

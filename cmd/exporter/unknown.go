@@ -32,6 +32,18 @@ func rejectUnknownOfConsumer(name string, consumers []string, ps *problems) {
 		if len(consumers) == 0 {
 			return // that EXPORTER_CONSUMERS is missing is reported already
 		}
+		if left := leftOver(name, vs); left != "" {
+			var likely []string
+			for _, c := range consumers {
+				likely = append(likely, consumerPrefix(c)+strings.TrimPrefix(name, consumerPrefix(left)))
+			}
+			if near := nearest(name, likely); near != "" {
+				ps.add(name, "belongs to no consumer: %s is not in EXPORTER_CONSUMERS; did you mean %s?", left, near)
+			} else {
+				ps.add(name, "belongs to no consumer: %s is not in EXPORTER_CONSUMERS; name it there, or unset the variable", left)
+			}
+			return
+		}
 		var all []string
 		for _, c := range consumers {
 			all = append(all, spellings(consumerPrefix(c), vs)...)
@@ -40,9 +52,26 @@ func rejectUnknownOfConsumer(name string, consumers []string, ps *problems) {
 		return
 	}
 	own := spellings(consumerPrefix(owner), vs)
-	if !slices.Contains(own, name) {
+	switch left := leftOver(name, vs); {
+	case slices.Contains(own, name):
+	case left != "" && nearest(name, own) == "":
+		ps.add(name, "is not known for the consumer %s, and %s is not in EXPORTER_CONSUMERS; name it there, or unset the variable", owner, left)
+	default:
 		ps.add(name, "is not known for the consumer %s%s", owner, suggestion(name, own))
 	}
+}
+
+// leftOver returns the consumer that a variable with a known end was made for,
+// "" when the end is not known.
+func leftOver(name string, vs []variable) string {
+	best := ""
+	for _, end := range spellings("", vs) {
+		middle, ok := strings.CutSuffix(strings.TrimPrefix(name, "CONSUMER_"), "_"+end)
+		if consumer := strings.ToLower(middle); ok && consumerName.MatchString(consumer) && (best == "" || len(consumer) < len(best)) {
+			best = consumer // the longest end: FEED_FILE_DIR is the FILE_DIR of feed
+		}
+	}
+	return best
 }
 
 // ownerOf returns the consumer whose variable it is: with the consumers feed

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,13 +25,20 @@ func (d Duration) Value() time.Duration { return time.Duration(d) }
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
+// longestDuration is what a time.Duration can hold, in whole days.
+const longestDuration = int64(math.MaxInt64 / (24 * time.Hour))
+
 func parseDuration(s string) (time.Duration, error) {
+	tooLong := fmt.Errorf("%q is too long; the longest duration is %dd", s, longestDuration)
 	wrong := fmt.Errorf("%q is not a duration; write a number and a unit, such as 500ms, 20s, 15m, 12h or 7d", s)
 	rest, days := s, time.Duration(0)
 	if number, after, ok := strings.Cut(s, "d"); ok {
 		n, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(n >= 0 && n < 100_000) {
+		switch {
+		case err != nil || !(n >= 0) || !plainNumber.MatchString(number):
 			return 0, wrong
+		case n >= float64(longestDuration):
+			return 0, tooLong
 		}
 		rest, days = after, time.Duration(n*24*float64(time.Hour))
 	}
@@ -38,11 +46,19 @@ func parseDuration(s string) (time.Duration, error) {
 		return days, nil
 	}
 	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 || d > math.MaxInt64-days {
+	switch {
+	case err != nil && spans.MatchString(rest) || err == nil && d > math.MaxInt64-days:
+		return 0, tooLong
+	case err != nil || d < 0:
 		return 0, wrong
 	}
 	return days + d, nil
 }
+
+var (
+	plainNumber = regexp.MustCompile(`^[0-9.]+$`)
+	spans       = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`) // which Go refuses only for their size
+)
 
 // Retention is how long Docket keeps events. The zero value means for ever.
 type Retention time.Duration
@@ -66,6 +82,21 @@ func (r *Retention) UnmarshalText(text []byte) error {
 
 // Value returns the retention, 0 for none.
 func (r Retention) Value() time.Duration { return time.Duration(r) }
+
+// String is the retention as a person writes it: 14d, 1d12h0m0s or none.
+func (r Retention) String() string {
+	const day = 24 * time.Hour
+	switch d := r.Value(); {
+	case d == 0:
+		return "none"
+	case d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	case d > day:
+		return fmt.Sprintf("%dd%v", d/day, d%day)
+	default:
+		return d.String()
+	}
+}
 
 // Count is a number of things, at least 1.
 type Count int

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/sources/docket"
+)
+
+func consumerSubject(name string) string { return "consumer " + name }
+
+// checkPositions asks whether the positions kept are this Docket's and where
+// each consumer would go on, once both databases are known to be in order.
+func checkPositions(ctx context.Context, c Config, found *findings) {
+	if found.exitCode() != exitOK {
+		return
+	}
+	e, err := newEngine(ctx, c, true, slog.New(slog.DiscardHandler))
+	if err != nil {
+		found.failed(exportSubject, err)
+		return
+	}
+	defer e.close()
+	if err := e.checkBinding(ctx); err != nil {
+		found.failed(exportSubject, err)
+		return
+	}
+	found.ok(exportSubject, "the positions kept there are this Docket's")
+	known, err := e.store.List(ctx)
+	if err != nil {
+		found.failed(exportSubject, explainDatabase(err))
+		return
+	}
+	for _, consumer := range c.Consumers {
+		e.checkConsumer(ctx, consumer, known, found)
+	}
+}
+
+func (e *engine) checkBinding(ctx context.Context) error {
+	id, err := docket.SystemIdentifier(ctx, e.docket)
+	if err != nil {
+		return err
+	}
+	err = e.store.CheckSource(ctx, e.config.Database.DocketSchema, id)
+	if changed, ok := errors.AsType[*exporter.PauseError](err); ok && changed.Reason == exporter.PausedSourceChanged {
+		return withHint(err, "correct "+e.config.Database.Docket.variable+" or EXPORT_SCHEMA; if Docket has moved, docs/operations.md says how to go on")
+	}
+	return explainDatabase(err)
+}
+
+// checkConsumer says where a consumer goes on, or where it would begin, and
+// fails as run would.
+func (e *engine) checkConsumer(ctx context.Context, c ConsumerConfig, known []cursor.Status, found *findings) {
+	subject := consumerSubject(c.Name)
+	for i := range known {
+		if k := &known[i]; k.Name == c.Name {
+			found.cursor(subject, k)
+			return
+		}
+	}
+	at, err := e.startOf(ctx, c, known)
+	if err != nil {
+		found.failed(subject, explainDatabase(err))
+		return
+	}
+	text := fmt.Sprintf("NEW: it has no cursor yet and would begin at %s, after id %d", startText(c.Start), at.High)
+	if n := len(at.Holes); n > 0 {
+		text += fmt.Sprintf(" with %s of open ids", plural(int64(n), "range"))
+	}
+	found.ok(subject, text)
+}
+
+// cursor reports a consumer that exists.
+func (f *findings) cursor(subject string, k *cursor.Status) {
+	f.ok(subject, fmt.Sprintf("has a cursor and goes on after id %d", k.Position.High))
+	if p := k.Paused; p != nil {
+		f.add(finding{
+			Level: levelWarn, Subject: subject,
+			Text: fmt.Sprintf("is paused by %s: %s: %s; run does not export it", p.By, p.Reason, p.Detail),
+			Hint: "exporter consumer resume " + k.Name + " --reason TEXT",
+		})
+	}
+}
