@@ -27,6 +27,7 @@ func TestCheckSaysWhereEachConsumerBegins(t *testing.T) {
 // as by run, and START overrules both.
 func TestCheckFindsAMistypedConsumer(t *testing.T) {
 	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "off"
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	s.env["EXPORTER_CONSUMERS"] = "analitics"
 	for _, end := range []string{"SINK", "FILE_DIR"} {
@@ -52,6 +53,7 @@ func TestCheckWarnsOfTypesThatDoNotExist(t *testing.T) {
 
 func TestCheckOfAnotherCluster(t *testing.T) {
 	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "off"
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	pgtest.Exec(t, s.pool, "UPDATE docket_export.source SET system_identifier = 7")
 	command(t, s.env, "check").want(t, exitPerson, "belong to 7", "correct DOCKET_DATABASE_URL")

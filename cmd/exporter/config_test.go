@@ -152,10 +152,59 @@ func TestSingleProblems(t *testing.T) {
 		{"EXPORTER_CONSUMERS_FILE=/x", "EXPORTER_CONSUMERS_FILE is not known"},
 		{"DOCKET_SHEMA=jobs", "DOCKET_SHEMA is not known; did you mean DOCKET_SCHEMA?"},
 		{"LOG_LEVL=debug", "did you mean LOG_LEVEL?"},
+		{"DOCKET_DATABASE_URL=ecto://u:p@db/app", "the scheme must be postgres://"},
+		{"DOCKET_SCHEMA=postgres://u:p@db/app", "DOCKET_SCHEMA looks like a connection string"},
+		{"RETENTION_EVENTS=200000d", "is too long"},
+		{"EXPORTER_POLL_INTERVAL=99999999h", "is too long"},
+		{"CONSUMER_ANALYTICS_START=-5", "below every id"},
+		{"CONSUMER_ANALYTICS_PAYLOAD=Full", "neither full nor none"},
+		{"CONSUMER_ANALYTICS_PAYLOAD=NONE", "neither full nor none"},
+		{"CONSUMER_ANALYTICS_PAYLOAD=full,reason", "neither full nor none"},
+		{"CONSUMER_ANALYTICS_PAYLOAD=reason,none", "neither full nor none"},
+		{"CONSUMER_ANALYTICS_PAYLOAD=*", "keys are whole names"},
+		{`CONSUMER_ANALYTICS_PAYLOAD="reason"`, "holds quotes"},
+		{"CONSUMER_ANALYTICS_TYPES=!*", "excludes everything"},
+		{"CONSUMER_ANALYTICS_TENANTS=acme,!*", "excludes everything"},
+		{`CONSUMER_ANALYTICS_TENANTS="acme"`, "holds quotes"},
+		{"CONSUMER_ANALYTICS_GRAPHS=!'chain'", "holds quotes"},
+		{"EXPORTER_CONSUMERS=analytics,analytics_file", "CONSUMER_ANALYTICS_FILE_DIR is ambiguous"},
+		{"CONSUMER_OLD_FILE_DIR=/x", "old is not in EXPORTER_CONSUMERS"},
+		{"CONSUMER_ANALYTICS_EU_SINK=file", "analytics_eu is not in EXPORTER_CONSUMERS"},
 	} {
 		_, err := loadConfig(with(x.change))
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: got %v, want %q", x.change, err, x.want)
+		}
+	}
+}
+
+// The report of the web toolkit has several lines; it is one problem.
+func TestProblemsAreCountedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(path, []byte("tls_server_confg: {}\nbasic_auth_user: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := loadConfig(with("EXPORTER_WEB_CONFIG_FILE="+path, "LOG_LEVEL=loud"))
+	if err == nil || !strings.Contains(err.Error(), "has 2 problems:") || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("want 2 problems on 2 lines: %v", err)
+	}
+}
+
+func TestHTTPCanBeSwitchedOff(t *testing.T) {
+	for _, x := range []struct {
+		set, running, once string
+	}{
+		{"", "127.0.0.1:9464", ""},
+		{"0.0.0.0:9000", "0.0.0.0:9000", "0.0.0.0:9000"},
+		{"off", "", ""},
+		{"none", "", ""},
+	} {
+		c, err := loadConfig(with("EXPORTER_HTTP_ADDR=" + x.set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run, once := c.Exporter.listenAddr(false), c.Exporter.listenAddr(true); run != x.running || once != x.once {
+			t.Errorf("%q: run listens on %q and run --once on %q", x.set, run, once)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestStatusSaysWhoHoldsWhatUp(t *testing.T) {
 	command(t, env, "status").want(t, exitOK,
 		"running on host-1", "unowned", "120345", "3s ago", "120345-{[120300,120301]}", "disk full",
 		`pid 4711 "psql" user app, idle in transaction, since 12m ago`, `prepared transaction "import", since 1h ago`,
-		"start `exporter run` with feed_eu")
+		"start `exporter run` with feed_eu", "the lag is unknown")
 	r := command(t, env, "status", "--json")
 	var got []consumerReport
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
@@ -56,7 +56,8 @@ func TestStatusSaysWhoHoldsWhatUp(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	command(t, env, "cursor", "list").want(t, exitOK, "feed_eu", "120345-{[120300,120301]}")
-	command(t, env, "cursor", "show", "feed").want(t, exitOK, "running on host-1", "open ids")
+	command(t, env, "cursor", "show", "feed").want(t, exitOK, "running on host-1", "open ids", "held by", "pid 4711", "disk full")
+	command(t, env, "cursor", "show", "feed", "--json").want(t, exitOK, `"epoch": 1`)
 	command(t, env, "cursor", "show", "fed").want(t, exitUsage, `there is no consumer "fed"; did you mean feed?`)
 }
 
@@ -67,7 +68,10 @@ func TestPauseAndResume(t *testing.T) {
 	if _, _, err := store.Claim(t.Context(), "feed_eu", "host-2", time.Minute); exitCode(err) != exitPerson {
 		t.Errorf("a paused consumer is claimed: %v", err)
 	}
+	command(t, env, "consumer", "pause", "feed_eu", "--reason", "again", "--by", "eve").want(t, exitOK, "already paused by ada since", "upgrade", "nothing was changed")
+	command(t, env, "cursor", "show", "feed_eu").want(t, exitOK, "ada", "operator", "upgrade", "paused at")
 	command(t, env, "consumer", "resume", "feed_eu", "--reason", "done").want(t, exitOK, "may go on after 120345")
+	command(t, env, "consumer", "resume", "feed_eu", "--reason", "done").want(t, exitOK, "feed_eu is not paused, it is unowned; nothing was changed")
 	command(t, env, "status").want(t, exitOK)
 	command(t, env, "consumer", "pause", "nobody", "--reason", "x").want(t, exitUsage, `no consumer "nobody"`)
 }

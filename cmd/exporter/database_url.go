@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -52,15 +54,17 @@ var (
 // not encoded went into other parts of it: user:12/x@db leads to the host user,
 // and its database x@db would be shown.
 func misread(text string, c *pgx.ConnConfig) bool {
-	if strings.Contains(text, "://") && (strings.Contains(c.Database, "@") || strings.Contains(text, "#")) {
-		return true
-	}
-	for name := range c.RuntimeParams {
-		if !settingName.MatchString(name) {
+	settings := slices.Collect(maps.Keys(c.RuntimeParams))
+	if strings.Contains(text, "://") {
+		u, err := url.Parse(text)
+		if err == nil {
+			settings = append(settings, slices.Collect(maps.Keys(u.Query()))...)
+		}
+		if strings.Contains(c.Database, "@") || strings.Contains(text, "#") {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(settings, func(name string) bool { return !settingName.MatchString(name) })
 }
 
 // same reports whether both URLs are written alike, in whatever variable.

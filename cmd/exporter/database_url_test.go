@@ -42,6 +42,11 @@ func TestBadDatabaseURLs(t *testing.T) {
 		{"postgres://u:hunter2@db/app?target_session_attrs=leader", "target_session_attrs"},
 		{"postgres://u:hunter2@db/app?connect_timeout=soon", "connect_timeout"},
 		{"postgres://u:hunter2@db/app?pool_max_conns=lots", "pool_"},
+		{"ecto://u:hunter2@db/app", "the scheme must be postgres://"},
+		{"mysql://u:hunter2@db/app", "the scheme must be postgres://"},
+		{"postgres://u:12/hunter2@db/app", "is not a connection string"},
+		{"postgres://u:12?hunter2@db/app", "is not a connection string"},
+		{"postgres://u:12#hunter2@db/app", "is not a connection string"},
 		{"   ", "is blank"},
 	} {
 		_, err := loadConfig(with("DOCKET_DATABASE_URL=" + x.url))

@@ -54,7 +54,7 @@ func rejectUnknownOfConsumer(name string, consumers []string, ps *problems) {
 	own := spellings(consumerPrefix(owner), vs)
 	switch left := leftOver(name, vs); {
 	case slices.Contains(own, name):
-	case left != "" && nearest(name, own) == "":
+	case left != "":
 		ps.add(name, "is not known for the consumer %s, and %s is not in EXPORTER_CONSUMERS; name it there, or unset the variable", owner, left)
 	default:
 		ps.add(name, "is not known for the consumer %s%s", owner, suggestion(name, own))

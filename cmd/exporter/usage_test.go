@@ -15,7 +15,11 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{[]string{"staus"}, "did you mean exporter status?"},
 		{[]string{"cursor", "lst"}, "did you mean exporter cursor list?"},
+		{[]string{"help", "staus"}, "did you mean exporter status?"},
+		{[]string{"help", "cursor", "nonsense"}, "exporter cursor has no command"},
 		{[]string{"cursor", "show"}, "wants NAME"},
+		{[]string{"cursor", "show", "a", "b"}, "got 2 arguments"},
+		{[]string{"migrate", "--print-grants", "a\nb"}, "more than one line"},
 		{[]string{"version", "now"}, "takes no arguments"},
 		{[]string{"version", "--jsn"}, "unknown flag"},
 		{[]string{"consumer", "pause", "feed"}, "wants --reason"},
@@ -35,7 +39,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelpGoesToStdout(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}, {"check", "--help"}, {"cursor"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"check", "--help"}, {"cursor"}, {"help"}, {"help", "consumer", "pause"}} {
 		r := command(t, nil, args...)
 		if r.code != exitOK || r.stdout == "" || r.stderr != "" {
 			t.Errorf("%q: %+v", args, r)
@@ -45,6 +49,7 @@ func TestHelpGoesToStdout(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	command(t, nil, "version").want(t, exitOK, "exporter ", "go1.")
+	command(t, nil, "--version").want(t, exitOK, "exporter "+readBuild().Version)
 	var b Build
 	r := command(t, nil, "version", "--json")
 	if err := json.Unmarshal([]byte(r.stdout), &b); err != nil || b.Go == "" || b.Version == "" {

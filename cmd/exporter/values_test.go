@@ -23,6 +23,15 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+func TestRetentionIsShownInDays(t *testing.T) {
+	for text, want := range map[string]string{"14d": "14d", "336h": "14d", "none": "none", "90m": "1h30m0s", "1d12h": "1d12h0m0s"} {
+		var r Retention
+		if err := r.UnmarshalText([]byte(text)); err != nil || r.String() != want {
+			t.Errorf("%s is shown as %s, %v", text, r, err)
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]Size{
 		"1": 1, "8MiB": 8 << 20, "8mib": 8 << 20, "500KB": 500_000, "1.5GiB": 3 << 29, "2 GB": 2_000_000_000, "7B": 7,
