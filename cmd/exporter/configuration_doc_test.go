@@ -19,9 +19,14 @@ const configurationHead = `# Configuration
      go test ./cmd/exporter -run ConfigurationDocument -update -->
 
 The exporter is configured by environment variables only. An empty variable
-counts as not set. All mistakes are reported at once, and a variable beginning
-with EXPORTER_ or CONSUMER_ that nothing reads is one of them. Variables that
-Kubernetes sets for services are ignored.
+counts as not set. All mistakes are reported at once. Unknown variables are
+mistakes in these cases:
+
+- the name begins with EXPORTER_ or CONSUMER_ and nothing reads it, variables of a consumer that is not in EXPORTER_CONSUMERS among them;
+- the name begins with DOCKET_, EXPORT_, RETENTION_ or LOG_ and is nearly one of those below, which is not set. Others with these beginnings belong to other programs and are left alone.
+
+Variables that Kubernetes sets for services are ignored. Commands that need the
+database variables only look at the second case only.
 
 Durations are a number and a unit: 500ms, 20s, 15m, 12h, 7d, 7d12h. Sizes are
 bytes, or a number with KB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of
@@ -29,8 +34,10 @@ bytes, or a number with KB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of
 
 A variable marked *file* can also be given as a file: NAME_FILE names a file
 whose content, without a trailing newline, becomes the value of NAME. Setting
-both is a mistake. Values of such variables never appear in a log, a message or
-a metric; databases are shown as host and name.
+both is a mistake, and so is a value in place of the path. Values of such
+variables never appear in a log, a message or a metric; databases are shown as
+host and name. A value that is like a connection string is not repeated either,
+whatever variable it is in.
 
 The commands ` + "`migrate`, `status`, `cursor` and `consumer`" + ` need the database
 variables only.
@@ -43,7 +50,8 @@ const consumerHead = `
 Every name in EXPORTER_CONSUMERS has its own variables, which begin with
 CONSUMER_ and the name in upper case: the sink of analytics is
 CONSUMER_ANALYTICS_SINK. Where names begin alike the longest one owns a
-variable: CONSUMER_FEED_EU_SINK belongs to feed_eu, not to feed.
+variable: CONSUMER_FEED_EU_SINK belongs to feed_eu, not to feed. Names between
+which a variable would be ambiguous, such as feed and feed_file, are refused.
 
 `
 
