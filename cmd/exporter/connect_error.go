@@ -49,7 +49,7 @@ func mostTelling(err error) error {
 	}
 	attempts := attemptsOf(failed.Unwrap())
 	best := slices.MinFunc(attempts, func(a, b error) int { return cmp.Compare(telling(a), telling(b)) })
-	text := oneLine(attemptAddress.ReplaceAllString(best.Error(), ""))
+	text := strings.TrimPrefix(oneLine(attemptAddress.ReplaceAllString(best.Error(), "")), "dial error: ")
 	if hosts := hostsOf(attempts); len(hosts) > 1 {
 		text = hostsOf([]error{best})[0] + ": " + text + "; no other host of the URL can be used either"
 	}
@@ -92,7 +92,7 @@ func telling(err error) int {
 		return 0
 	case said:
 		return 1
-	case isCertificate(err):
+	case isCertificate(err) || strings.Contains(err.Error(), notAsked):
 		return 2
 	case strings.Contains(err.Error(), tlsRefused):
 		return 4
@@ -105,6 +105,10 @@ func telling(err error) int {
 
 // tlsRefused is how the driver says that the server answered N to TLS.
 const tlsRefused = "server refused TLS connection"
+
+// notAsked is how the driver says that a server is not what
+// target_session_attrs asks for.
+const notAsked = "ValidateConnect failed"
 
 // withoutTLS reports a refusal of pg_hba.conf to the attempt without TLS.
 func withoutTLS(e *pgconn.PgError) bool {

@@ -34,6 +34,10 @@ func TestConnectionErrorsNameVariableCauseAndHint(t *testing.T) {
 		{"no such database", func(u *url.URL, q url.Values) { u.Path = "/nosuch"; q.Set("sslmode", "prefer") }, []string{"does not exist", "check the database name in EXPORT_DATABASE_URL"}},
 		{"pool size", func(_ *url.URL, q url.Values) { q.Set("pool_size", "10"); q.Set("sslmode", "prefer") }, []string{"leave pool_size out of EXPORT_DATABASE_URL"}},
 		{"no TLS", func(_ *url.URL, q url.Values) { q.Set("sslmode", "require") }, []string{"refused TLS", "sslmode=disable in EXPORT_DATABASE_URL"}},
+		{"read-only", func(_ *url.URL, q url.Values) {
+			q.Set("options", "-cdefault_transaction_read_only=on")
+			q.Set("target_session_attrs", "read-write")
+		}, []string{"read only connection", "default_transaction_read_only is on there"}},
 		{"no such host", func(u *url.URL, _ url.Values) { u.Host = "nosuch.invalid:5432" }, []string{`check the host name "nosuch.invalid" in EXPORT_DATABASE_URL`}},
 		{"nobody listens", func(u *url.URL, q url.Values) { u.Host = closedPort(t); q.Set("sslmode", "prefer") }, []string{"connection refused", "check host and port in EXPORT_DATABASE_URL"}},
 	} {

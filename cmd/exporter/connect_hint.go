@@ -33,7 +33,9 @@ func connectHint(url DatabaseURL, err error) string {
 		return "nothing answers there: check host and port in " + at + ", and whether a firewall drops the packets"
 	case network:
 		return "check host and port in " + at + ", and that the server runs and lets this machine in"
-	case strings.Contains(err.Error(), "read only connection"), strings.Contains(err.Error(), "ValidateConnect"):
+	case strings.Contains(err.Error(), "read only connection"):
+		return "it is a standby, or default_transaction_read_only is on there: give the primary among the hosts of " + at + ", or switch that off"
+	case strings.Contains(err.Error(), notAsked):
 		return "no host in " + at + " is what its target_session_attrs asks for"
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/docket-exporter/exporter/internal/docketsim"
+	"github.com/docket-exporter/exporter/internal/pgserver"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
@@ -137,13 +138,32 @@ func TestSchemaVersions(t *testing.T) {
 
 func TestReadOnlyServer(t *testing.T) {
 	env, conn := installed(t)
+	createAnalytics(t, conn)
 	pgtest.Exec(t, conn, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	command(t, env, "check").want(t, exitPerson, "takes no writes", "switch it off")
 	env["EXPORT_SCHEMA"] = "elsewhere"
 	command(t, env, "migrate").want(t, exitPerson, "default_transaction_read_only", "switch it off")
 	env["EXPORT_SCHEMA"] = "docket_export"
 	command(t, env, "migrate").want(t, exitOK, "nothing to do")
-	command(t, env, "consumer", "pause", "analytics", "--reason", "x").want(t, exitUsage, "no consumer")
+	command(t, env, "consumer", "pause", "analytics", "--reason", "x").want(t, exitPerson, "default_transaction_read_only is on", "switch it off")
+}
+
+func TestStandbyServer(t *testing.T) {
+	primary := pgtest.Cluster(t, pgserver.Options{})
+	env := map[string]string{"DOCKET_DATABASE_URL": primary.URL("postgres")}
+	command(t, env, "migrate").want(t, exitOK)
+	createAnalytics(t, pgtest.Connect(t, primary.URL("postgres")))
+	env["DOCKET_DATABASE_URL"] = pgtest.Standby(t, primary, pgserver.Options{}).URL("postgres")
+	command(t, env, "migrate").want(t, exitOK, "nothing to do")
+	command(t, env, "status").want(t, exitOK, "analytics")
+	command(t, env, "consumer", "pause", "analytics", "--reason", "x").want(t, exitPerson, "is a standby", "connect to the primary", "DOCKET_DATABASE_URL")
+	env["EXPORT_SCHEMA"] = "elsewhere"
+	command(t, env, "migrate").want(t, exitPerson, "is a standby", "connect to the primary")
+}
+
+func createAnalytics(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	pgtest.Exec(t, conn, "INSERT INTO docket_export.consumers (name, high_id) VALUES ('analytics', 0)")
 }
 
 func TestCheckNamesTheSinksVariable(t *testing.T) {
