@@ -108,6 +108,19 @@ func TestSecretGivenAsTheNameOfItsFile(t *testing.T) {
 	}
 }
 
+// A bare word may be a password, so only what begins like a path is repeated.
+func TestBareWordAsTheNameOfASecretsFile(t *testing.T) {
+	for value, shown := range map[string]bool{"hunter2": false, "/no/hunter2": true} {
+		env := minimal()
+		delete(env, "DOCKET_DATABASE_URL")
+		env["DOCKET_DATABASE_URL_FILE"] = value
+		_, err := loadConfig(env)
+		if err == nil || strings.Contains(err.Error(), value) != shown {
+			t.Errorf("%s: shown is not %v: %v", value, shown, err)
+		}
+	}
+}
+
 // A connection string in a variable that is meant for something else must not
 // come back in the message that refuses it.
 func TestSecretInTheWrongVariable(t *testing.T) {

@@ -65,6 +65,7 @@ func newDemoCommand(p *process) *cobra.Command {
 			if err := ps.err(); err != nil {
 				return err
 			}
+			c.Database.variable = "DEMO_DATABASE_URL"
 			c.keep = keep || c.Dir != ""
 			return runDemo(cmd.Context(), c, p)
 		},

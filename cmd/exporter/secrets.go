@@ -28,7 +28,7 @@ func expandFile(vars map[string]string, name string, ps *problems) {
 	content, err := os.ReadFile(path)
 	switch {
 	case err != nil:
-		ps.add(name+"_FILE", "names a file that cannot be read: %s: %v", path, reasonOf(err))
+		ps.add(name+"_FILE", "names a file that cannot be read: %s: %v", shownPath(path), reasonOf(err))
 	case len(content) > largestSecret:
 		ps.add(name+"_FILE", "names a file of %d bytes, too large for a secret: %s", len(content), path)
 	default:
@@ -39,6 +39,15 @@ func expandFile(vars map[string]string, name string, ps *problems) {
 		}
 		vars[name] = text
 	}
+}
+
+// shownPath repeats only what begins like a path: anything else may be the
+// secret itself.
+func shownPath(path string) string {
+	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
+		return path
+	}
+	return "(not shown: it does not begin with / or ./)"
 }
 
 // reasonOf leaves the path out of a file error that already names it.
