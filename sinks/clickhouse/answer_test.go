@@ -174,14 +174,16 @@ func overloaded(t *testing.T, s *Sink) {
 // TestManyMonths has events of more months than the server's limit for one
 // insert, which it would report with the code of an overload.
 func TestManyMonths(t *testing.T) {
-	table := tableOf(t, "events")
-	s, b := open(t, Config{DSN: newServer.DSN(), Table: table, CreateTable: true}), sinktest.Batch(1, 1, 101)
+	conn, table := connect(t, newServer.DSN()), tableOf(t, "events")
+	exec(t, conn, "CREATE TABLE `"+table+"` (run_id String, seq Int64, event_id Int64, occurred_at DateTime) ENGINE = MergeTree "+
+		"PARTITION BY toYYYYMM(occurred_at) ORDER BY run_id SETTINGS non_replicated_deduplication_window = 1000")
+	s, b := open(t, Config{DSN: newServer.DSN(), Table: table}), sinktest.Batch(1, 1, 101)
 	for i := range b.Events {
 		b.Events[i].OccurredAt = b.Events[i].OccurredAt.AddDate(0, -i, 0)
 	}
 	deliver(t, s, b)
 	deliver(t, s, b)
-	if n := number(t, connect(t, newServer.DSN()), "SELECT count() FROM `"+table+"`"); n != 101 {
+	if n := number(t, conn, "SELECT count() FROM `"+table+"`"); n != 101 {
 		t.Errorf("%d rows, want 101", n)
 	}
 }
