@@ -111,6 +111,7 @@ func (c Config) options() (*driver.Options, error) {
 	if err := c.TLS.apply(o, c.Log); err != nil {
 		return nil, err
 	}
+	guard(o)
 	o.ClientInfo.Products = append(o.ClientInfo.Products, struct{ Name, Version string }{"docket-exporter", "1"})
 	return o, nil
 }

@@ -43,6 +43,20 @@ func TestTypesOfColumns(t *testing.T) {
 	}
 }
 
+// TestNothingButNulls has a Nullable(JSON) column of which a batch fills nothing.
+func TestNothingButNulls(t *testing.T) {
+	conn, table := connect(t, newServer.DSN()), tableOf(t, "events")
+	exec(t, conn, "CREATE TABLE `"+table+"` (run_id String, seq Int64, event_id Int64, payload Nullable(JSON)) ENGINE = MergeTree ORDER BY seq")
+	b := sinktest.Batch(1, 2, 5)
+	for i := range b.Events {
+		b.Events[i].Payload = nil
+	}
+	deliver(t, open(t, Config{DSN: newServer.DSN(), Table: table}), b)
+	if n := number(t, conn, "SELECT countIf(isNull(payload)) FROM `"+table+"`"); n != 10 {
+		t.Errorf("%d rows with NULL, want 10", n)
+	}
+}
+
 func some(s string) exporter.Text { return exporter.Text{Value: s, Present: true} }
 
 // TestValuesThatDoNotFit are rejected by name, and say nothing about the others.
