@@ -3,9 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/docket-exporter/exporter/sinks/clickhouse"
+	"github.com/docket-exporter/exporter/sinks/pubsub"
 )
 
 const checkHelp = `Look at everything that run needs, change nothing, and print one line per
@@ -17,7 +24,7 @@ Where several things are wrong it is 2 before 3 before 1. Warnings change
 nothing.`
 
 func newCheckCommand(p *process) *cobra.Command {
-	var asJSON bool
+	var asJSON, printDDL bool
 	cmd := &cobra.Command{
 		Use:     "check",
 		Short:   "Say whether run can start, and what is missing",
@@ -28,6 +35,9 @@ func newCheckCommand(p *process) *cobra.Command {
 			c, err := loadConfig(p.env)
 			if err != nil {
 				return err
+			}
+			if printDDL {
+				return c.printDDL(p.stdout)
 			}
 			found := check(cmd.Context(), c)
 			if err := found.print(p.stdout, asJSON); err != nil {
@@ -40,7 +50,20 @@ func newCheckCommand(p *process) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&printDDL, "print-ddl", false, "print the default table of each ClickHouse consumer, and look at nothing")
 	return cmd
+}
+
+// printDDL prints the tables that the sinks would make.
+func (c *Config) printDDL(w io.Writer) error {
+	for _, x := range c.Consumers {
+		if x.Sink == SinkClickHouse {
+			if _, err := fmt.Fprintln(w, clickhouse.DDL(x.ClickHouse.Table, clickhouse.DDLOptions{})); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // check looks at everything in the order in which it is needed, and goes on
@@ -54,22 +77,54 @@ func check(ctx context.Context, c Config) *findings {
 	checkDirect(ctx, c.Database, found)
 	for i := range c.Consumers {
 		checkTypes(&c.Consumers[i], found)
-		checkSink(&c.Consumers[i], found)
+		checkSink(ctx, &c.Consumers[i], found)
 	}
 	return found
 }
 
-func checkSink(c *ConsumerConfig, found *findings) {
+func checkSink(ctx context.Context, c *ConsumerConfig, found *findings) {
 	subject := consumerSubject(c.Name)
+	fail := func(err error) {
+		found.add(finding{Level: levelFail, Subject: subject, Text: err.Error(), Hint: "see " + c.sinkVariables(), code: exitUsage})
+	}
+	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
+	defer cancel()
 	switch c.Sink {
 	case SinkFile:
 		if err := checkFile(c.File); err != nil {
-			found.add(finding{Level: levelFail, Subject: subject, Text: err.Error(), Hint: "see " + c.Prefix() + "FILE_DIR", code: exitUsage})
+			fail(err)
 			return
 		}
 		found.ok(subject, "files can be written to "+c.File.Dir)
+	case SinkClickHouse:
+		s, err := clickhouse.Open(c.ClickHouse.sink(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer s.Close()
+		list, err := s.Check(ctx)
+		for _, f := range list {
+			found.add(finding{Level: string(f.Level), Subject: subject, Text: f.Text, Hint: f.Hint, code: exitPerson})
+		}
+		if err != nil {
+			found.failed(subject, err)
+		}
+	case SinkPubSub:
+		s, err := pubsub.Open(ctx, c.PubSub.sink())
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer s.Close()
+		for _, f := range s.Check(ctx) {
+			found.add(finding{Level: string(f.Level), Subject: subject, Text: f.Text, Hint: f.Hint, code: exitPerson})
+		}
 	}
 }
+
+// sinkTimeout bounds the look at one sink.
+const sinkTimeout = 30 * time.Second
 
 // failed records an error with the exit code it would lead to elsewhere.
 func (f *findings) failed(subject string, err error) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 )
 
 // ConsumerConfig is one consumer: a sink, a filter and how its batches are cut.
@@ -13,7 +12,7 @@ type ConsumerConfig struct {
 	Name       string // as in EXPORTER_CONSUMERS
 	StartGiven bool   // START is set, so that a new history is meant
 
-	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file." example:"file"`
+	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file, clickhouse or pubsub." example:"file"`
 	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, or an RFC 3339 time. Ignored once the consumer has a cursor."`
 
 	Types   Patterns `env:"TYPES" docDefault:"all" desc:"Event types to export, separated by commas. * at the end stands for any ending, ! in front excludes."`
@@ -22,46 +21,17 @@ type ConsumerConfig struct {
 
 	BatchEvents Count    `env:"BATCH_EVENTS" envDefault:"10000" desc:"Most events in a batch."`
 	BatchBytes  Size     `env:"BATCH_BYTES" envDefault:"6MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
-	Linger      Duration `env:"LINGER" envDefault:"0s" desc:"How long a batch that is not full waits for more events."`
+	Linger      Duration `env:"LINGER" docDefault:"0s; 1s for clickhouse" desc:"How long a batch that is not full waits for more events."`
+	MaxAttempts Count    `env:"MAX_ATTEMPTS" envDefault:"10" desc:"Attempts at a batch before an event that the sink refuses alone, while it accepts others, becomes a dead letter."`
 	Payload     Payload  `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`
 
-	File FileConfig `envPrefix:"FILE_"`
-}
-
-// FileConfig is the sink file: JSON lines in a directory.
-type FileConfig struct {
-	Dir          string   `env:"DIR" docDefault:"required for the sink file" desc:"Directory of the JSON-lines files. It must exist; replicas need the same one." example:"/var/lib/exporter"`
-	SegmentBytes Size     `env:"SEGMENT_BYTES" envDefault:"256MiB" desc:"A file is finished once it is larger than this."`
-	SegmentAge   Duration `env:"SEGMENT_AGE" envDefault:"1h" desc:"A file is finished once it is older than this."`
+	File       FileConfig       `envPrefix:"FILE_"`
+	ClickHouse ClickHouseConfig `envPrefix:"CLICKHOUSE_"`
+	PubSub     PubSubConfig     `envPrefix:"PUBSUB_"`
 }
 
 // Prefix is what the consumer's variables begin with.
 func (c *ConsumerConfig) Prefix() string { return consumerPrefix(c.Name) }
-
-func (c *ConsumerConfig) validate(ps *problems) {
-	if c.Sink != SinkFile {
-		return // the missing or unknown sink is reported already
-	}
-	if c.File.Dir == "" {
-		ps.add(c.Prefix()+"FILE_DIR", "is not set; give the directory for the files, such as /var/lib/exporter")
-	}
-	ps.atLeast(c.Prefix()+"FILE_SEGMENT_AGE", c.File.SegmentAge, time.Second)
-}
-
-// SinkKind names a sink.
-type SinkKind string
-
-// SinkFile writes JSON lines to files.
-const SinkFile SinkKind = "file"
-
-// UnmarshalText reads the name of a sink that exists.
-func (k *SinkKind) UnmarshalText(text []byte) error {
-	if SinkKind(text) != SinkFile {
-		return fmt.Errorf("%q is not a sink; write %s", text, SinkFile)
-	}
-	*k = SinkKind(text)
-	return nil
-}
 
 // ConsumerNames are the consumers to run.
 type ConsumerNames []string

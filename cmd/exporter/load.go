@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -67,6 +68,9 @@ func loadConsumer(vars map[string]string, name string, ps *problems) ConsumerCon
 	c := parse[ConsumerConfig](vars, prefix, ps)
 	c.Name = name
 	_, c.StartGiven = vars[prefix+"START"]
+	if _, given := vars[prefix+"LINGER"]; !given && c.Sink == SinkClickHouse {
+		c.Linger = Duration(time.Second) // every INSERT makes a part
+	}
 	c.validate(ps)
 	return c
 }

@@ -65,10 +65,10 @@ func (e *engine) prepareOnce(ctx context.Context) error {
 		return err
 	}
 	if err := e.store.BindSource(ctx, e.config.Database.DocketSchema, id); err != nil {
-		return explainDatabase(err)
+		return explainWrite(ctx, e.export, e.config.Database.Export, err)
 	}
 	e.system = id
-	return explainDatabase(e.createConsumers(ctx))
+	return e.createConsumers(ctx)
 }
 
 // verifySource refuses a Docket database in which the poll could lose events,
@@ -121,7 +121,7 @@ func (e *engine) createConsumers(ctx context.Context) error {
 			Name: c.Name, Kind: cursor.Live, Position: at, By: e.config.Exporter.Replica, Reason: "first run, start " + startText(c.Start),
 		})
 		if err != nil {
-			return err
+			return explainWrite(ctx, e.export, e.config.Database.Export, err)
 		}
 		if created {
 			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "open_ranges", len(at.Holes), "start", startText(c.Start))

@@ -80,17 +80,19 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	e.metrics = exporter.NewMetrics(registry)
 	registry.MustRegister(lag.NewCollector(e.readLag, c.Exporter.Retention.Value(), log))
-	server := &HTTPServer{
-		Addr: c.Exporter.HTTPAddr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
-		Live: e.live, Ready: e.ready, Log: log,
-	}
-	if err := server.Listen(); err != nil {
-		return err
-	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var group errgroup.Group
-	group.Go(func() error { return server.Serve(serving) })
+	if addr := c.Exporter.listenAddr(once); addr != "" {
+		server := &HTTPServer{
+			Addr: addr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
+			Live: e.live, Ready: e.ready, Log: log,
+		}
+		if err := server.Listen(); err != nil {
+			return err
+		}
+		group.Go(func() error { return server.Serve(serving) })
+	}
 	group.Go(func() error {
 		defer stopServing()
 		return e.run(ctx)

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+
 	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/sinks/clickhouse"
 	"github.com/docket-exporter/exporter/sinks/file"
+	"github.com/docket-exporter/exporter/sinks/pubsub"
 )
 
 // sink is an open sink. Close gives its resources back.
@@ -12,9 +17,25 @@ type sink interface {
 }
 
 // openSink opens the sink of a consumer for its owner.
-func openSink(c ConsumerConfig) (sink, error) {
-	return file.Open(c.File.sink(), c.Name)
+func openSink(ctx context.Context, c ConsumerConfig, log *slog.Logger) (sink, error) {
+	switch c.Sink {
+	case SinkFile:
+		return opened(file.Open(c.File.sink(), c.Name))
+	case SinkClickHouse:
+		return opened(clickhouse.Open(c.ClickHouse.sink(log)))
+	case SinkPubSub:
+		return opened(pubsub.Open(ctx, c.PubSub.sink()))
+	}
+	return nil, errNoSink
 }
 
-// sinkVariables names the variables that say where a consumer's sink is.
-func (c *ConsumerConfig) sinkVariables() string { return c.Prefix() + "FILE_DIR" }
+// opened keeps a nil pointer from becoming a sink that is not nil.
+func opened[S interface {
+	comparable
+	sink
+}](s S, err error) (sink, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

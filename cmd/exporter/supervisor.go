@@ -135,6 +135,8 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		}),
 		PollInterval: s.config.Exporter.PollInterval.Value(),
 		Linger:       c.Linger.Value(),
+		MaxAttempts:  int(c.MaxAttempts),
+		Shape:        c.shape(),
 		Once:         s.once,
 		Metrics:      s.metrics,
 		Log:          s.log,
@@ -155,7 +157,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 func (s *supervisor) openSink(ctx context.Context) (sink, error) {
 	var backoff exporter.Backoff
 	for {
-		opened, err := openSink(s.consumer)
+		opened, err := openSink(ctx, s.consumer, s.log)
 		if err == nil {
 			return opened, nil
 		}

@@ -52,13 +52,12 @@ func openEngine(library, dir string) (*engine, error) {
 
 func zeroEnded(s string) []byte { return append([]byte(s), 0) }
 
-// run executes a statement, which may end in the data of an insert, and
-// returns its result in the format.
-func (e *engine) run(database string, statement []byte, format string) ([]byte, error) {
+// run executes a statement and returns its result in the format.
+func (e *engine) run(database, statement, format string) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if database != "" && database != e.database {
-		if _, err := e.exec([]byte("USE `"+database+"`"), format); err != nil {
+		if _, err := e.exec("USE `"+database+"`", format); err != nil {
 			return nil, err
 		}
 		e.database = database
@@ -66,10 +65,10 @@ func (e *engine) run(database string, statement []byte, format string) ([]byte, 
 	return e.exec(statement, format)
 }
 
-func (e *engine) exec(statement []byte, format string) ([]byte, error) {
-	ending := zeroEnded(format)
-	result := e.query(e.connection, &statement[0], uintptr(len(statement)), &ending[0], uintptr(len(format)))
-	runtime.KeepAlive(statement)
+func (e *engine) exec(statement, format string) ([]byte, error) {
+	text, ending := zeroEnded(statement), zeroEnded(format)
+	result := e.query(e.connection, &text[0], uintptr(len(statement)), &ending[0], uintptr(len(format)))
+	runtime.KeepAlive(text)
 	runtime.KeepAlive(ending)
 	if result == 0 {
 		return nil, statementError("Code: 1002. DB::Exception: the library returned no result")

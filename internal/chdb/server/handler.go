@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,8 @@ import (
 // handler is ClickHouse's HTTP interface: the statement comes in the parameter
 // "query", in the body, or first the one and then the other.
 type handler struct {
-	engine *engine
+	engine   *engine
+	spoolDir string // must be outside of the library's data
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +35,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if format == "" {
 		format = "TabSeparated"
 	}
-	answer, err := h.engine.run(parameters.Get("database"), statement(parameters, body), format)
+	text, done, err := h.statement(parameters, body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer done()
+	answer, err := h.engine.run(parameters.Get("database"), text, format)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -51,7 +59,11 @@ func readBody(r *http.Request, parameters url.Values) ([]byte, error) {
 	if parameters.Get("decompress") != "1" || parameters.Get("query") == "" {
 		return io.ReadAll(r.Body)
 	}
-	return io.ReadAll(compress.NewReader(r.Body))
+	body, err := io.ReadAll(compress.NewReader(r.Body))
+	if errors.Is(err, io.EOF) { // between two blocks; within one it is another error
+		err = nil
+	}
+	return body, err
 }
 
 var failureCode = regexp.MustCompile(`Code: (\d+)\.`)
@@ -77,10 +89,11 @@ var (
 	query  = regexp.MustCompile(`(?is)^\s*(SELECT|WITH)\s`)
 )
 
-// statement is what the library executes: settings, which a server takes from
-// the address, are written into it.
-func statement(parameters url.Values, body []byte) []byte {
-	text := parameters.Get("query")
+// statement is what the library executes. Settings, which a server takes from
+// the address, are written into it; the data of an insert goes into a file,
+// since the library ends data that stands in the statement at its first newline.
+func (h *handler) statement(parameters url.Values, body []byte) (text string, done func(), err error) {
+	text, done = parameters.Get("query"), func() {}
 	if text == "" {
 		text, body = string(body), nil
 	}
@@ -88,20 +101,31 @@ func statement(parameters url.Values, body []byte) []byte {
 	settings := settings(parameters)
 	switch {
 	case insert.MatchString(text) && len(body) > 0:
+		path, err := h.spool(body)
+		if err != nil {
+			return "", done, err
+		}
 		ending := " FORMAT Native"
 		if found := format.FindString(text); found != "" {
 			text, ending = strings.TrimSuffix(text, found), found
 		}
-		return slices.Concat([]byte(text+settings+ending+"\n"), body)
+		return text + " FROM INFILE '" + path + "'" + settings + ending, func() { _ = os.Remove(path) }, nil
 	case insert.MatchString(text), query.MatchString(text):
 		if !strings.Contains(strings.ToUpper(text), " SETTINGS ") {
 			text += settings
 		}
 	}
-	var joined bytes.Buffer
-	joined.WriteString(text)
-	joined.Write(body)
-	return joined.Bytes()
+	return text + string(body), done, nil
+}
+
+// spool writes the data of an insert where the library can read it.
+func (h *handler) spool(data []byte) (path string, err error) {
+	f, err := os.CreateTemp(h.spoolDir, "insert-*.native")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 func settings(parameters url.Values) string {

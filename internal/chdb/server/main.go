@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -30,6 +31,6 @@ func serve(library, dir, address string) error {
 	if err != nil {
 		return err
 	}
-	s := http.Server{Addr: address, Handler: &handler{engine: e}, ReadHeaderTimeout: 10 * time.Second}
+	s := http.Server{Addr: address, Handler: &handler{engine: e, spoolDir: filepath.Dir(dir)}, ReadHeaderTimeout: 10 * time.Second}
 	return s.ListenAndServe()
 }
