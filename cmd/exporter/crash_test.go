@@ -28,29 +28,26 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// TestKilledAtEveryPoint kills the exporter with SIGKILL at each named point
-// and after random progress, while Docket writes, and starts it again with
-// another batch size. Afterwards the files hold what the table holds: every
-// event, in order per run. The file sink reads back what it had written, so
-// nothing is doubled either.
-func TestKilledAtEveryPoint(t *testing.T) {
-	s := newSite(t)
-	s.env["EXPORTER_LEASE_TTL"] = "1s" // a killed owner is taken over soon
-	rng := rand.New(rand.NewPCG(1, 2))
+// killedWhileWriting kills the exporter at each named point and after random
+// progress while Docket writes, starts it again with another batch size, and
+// lets it catch up in the end.
+func (s *site) killedWhileWriting(rounds int) {
+	t := s.t
+	t.Helper()
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	rng := rand.New(rand.NewPCG(3, 4))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	writer := docketsim.NewWriter(pgtest.Pool(t, s.dsn+"&pool_max_conns=8"), "public")
-	writer.Concurrency, writer.Rate, writer.SlowMax = 8, 400, 300*time.Millisecond
+	writer.Concurrency, writer.Rate, writer.SlowMax = 8, 300, 300*time.Millisecond
 	wrote := make(chan error, 1)
 	go func() { wrote <- writer.Run(ctx) }()
-
-	points := []string{beforeBegin, afterBegin, midDeliver, accepted, recorded, ""}
-	for round := range rounds(t) {
-		for _, point := range points {
+	for range rounds {
+		for _, point := range []string{beforeBegin, afterBegin, midDeliver, accepted, recorded, ""} {
 			s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = fmt.Sprint(1 + rng.IntN(400))
 			fault := ""
 			if point != "" {
-				fault = fmt.Sprint(point, " ", 1+rng.IntN(4))
+				fault = fmt.Sprint(point, " ", 1+rng.IntN(3))
 			}
 			before := s.high()
 			c := start(t, s.env, fault, "run")
@@ -61,7 +58,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			}
 			c.kill()
 			if at := s.high(); at < before {
-				t.Fatalf("round %d, %s: the position went back from %d to %d", round, point, before, at)
+				t.Fatalf("%s: the position went back from %d to %d", point, before, at)
 			}
 		}
 	}
@@ -72,6 +69,14 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
 	pgtest.Until(t, 10*time.Second, "the lease of the killed owner to expire", func() bool { return !s.status("analytics").LeaseLive })
 	command(t, s.env, "run", "--once").want(t, exitOK)
+}
+
+// Wherever the exporter is killed, afterwards the files hold what the table
+// holds: every event, in order per run. The file sink reads back what it had
+// written, so nothing is doubled either.
+func TestKilledAtEveryPoint(t *testing.T) {
+	s := newSite(t)
+	s.killedWhileWriting(rounds(t))
 	r, err := verdict.Read(t.Context(), s.pool, "public", nil, s.env["CONSUMER_ANALYTICS_FILE_DIR"], "analytics")
 	if err != nil {
 		t.Fatal(err)
