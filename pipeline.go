@@ -20,6 +20,8 @@ const (
 	// leastWait is the pause after a batch, so that a steady trickle of events
 	// is not read one by one.
 	leastWait = 2 * time.Millisecond
+	// mostWait is the longest wait between tries of a database.
+	mostWait = 5 * time.Second
 	// onceTries is how many failures in a row end a run with Once.
 	onceTries = 5
 	// The dead ids kept for the sweep: the last million below High.
@@ -268,6 +270,7 @@ func (r *run) sayHeld() {
 // cannot help.
 func (r *run) insist(phase Phase, what string, f func() error) error {
 	backoff := r.Backoff
+	backoff.Max = min(orDefault(backoff.Max, mostWait), mostWait)
 	for tries := 1; ; tries++ {
 		r.step(phase, nil)
 		err := f()

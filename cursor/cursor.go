@@ -136,7 +136,8 @@ func (c *Cursor) accept(ctx context.Context, db execer, a exporter.Acceptance, d
 	var id, seq *int64
 	var run *string
 	if a.Last != nil {
-		id, run, seq = &a.Last.EventID, &a.Last.RunID, &a.Last.Seq
+		text := clean(a.Last.RunID)
+		id, run, seq = &a.Last.EventID, &text, &a.Last.Seq
 	}
 	var next nextIntent
 	if in := a.Next; in != nil {

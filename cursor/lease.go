@@ -32,7 +32,7 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	}
 	sent := time.Now()
 	var slow bool
-	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
+	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), binary, c.uid, c.epoch, c.owner,
 		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds()).Scan(&slow)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
@@ -57,7 +57,9 @@ UPDATE {consumers}
        last_error_at = CASE WHEN $7::text = '' THEN NULL
                             WHEN last_error = $7::text THEN last_error_at
                             ELSE clock_timestamp() END
- WHERE uid = $1::text::uuid AND epoch = $2::bigint AND owner = $3::text AND paused_at IS NULL
+ WHERE uid = (SELECT uid FROM {consumers}
+               WHERE uid = $1::text::uuid AND epoch = $2::bigint AND owner = $3::text AND paused_at IS NULL
+                 FOR UPDATE SKIP LOCKED)
 RETURNING EXISTS (SELECT FROM pg_catalog.pg_stat_activity
                    WHERE (datname = current_database() OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
                      AND xact_start < clock_timestamp() - $8::float8 * interval '1 second')
@@ -69,6 +71,9 @@ func (c *Cursor) whyLost(ctx context.Context) error {
 	now, err := c.read(ctx, c.store.renewals)
 	if err != nil {
 		return err
+	}
+	if now.epoch == c.epoch && now.pause == nil && now.owner == c.owner {
+		return errors.New("somebody has locked the consumer's row") // not waited for: the others' renewals come next
 	}
 	if now.epoch == c.epoch && now.pause == nil {
 		return fmt.Errorf("%w: the lease was given up", exporter.ErrFenced)

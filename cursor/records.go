@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,9 +39,9 @@ func (c *Cursor) acceptWithRecords(ctx context.Context, a exporter.Acceptance, d
 func (c *Cursor) queueDeadLetter(b *pgx.Batch, d *exporter.DeadLetter) {
 	e := &d.Event
 	b.Queue(c.store.sql(insertDeadLetter), c.uid,
-		e.ID, e.RunID, e.Seq, e.Type, e.Step, nullable(e.NodeID), nullable(e.ChannelID), nullable(e.TaskID),
+		e.ID, clean(e.RunID), e.Seq, clean(e.Type), e.Step, nullable(e.NodeID), nullable(e.ChannelID), nullable(e.TaskID),
 		nullable(e.TenantID), nullable(e.GraphID), nullable(e.GraphHash), present(e.EncodedPayload), present(e.EncodedMetadata),
-		e.OccurredAt, e.InsertedAt, e.Identity().Key(), c.row.batch, d.Class, storable(d.Reason), d.Attempts)
+		timeOrNull(e.OccurredAt), timeOrNull(e.InsertedAt), e.Identity().Key(), c.row.batch, d.Class, storable(d.Reason), d.Attempts)
 }
 
 // The consumer's present name is read in the statement, since a rename may
@@ -63,7 +64,21 @@ func nullable(t exporter.Text) *string {
 	if !t.Present {
 		return nil
 	}
-	return &t.Value
+	s := clean(t.Value)
+	return &s
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// clean returns s as PostgreSQL takes it: valid UTF-8 without NUL. A database
+// in SQL_ASCII may hold other texts.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // present keeps an empty value from being stored as NULL.
@@ -74,10 +89,9 @@ func present(b []byte) []byte {
 	return b
 }
 
-// storable returns the first maxReason characters of s as PostgreSQL takes
-// them: valid UTF-8 without NUL.
+// storable returns the first maxReason characters of s as PostgreSQL takes them.
 func storable(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	s = clean(s)
 	n := 0
 	for i := range s {
 		if n == maxReason {

@@ -67,7 +67,7 @@ func (s *Status) State() string {
 func (s *Store) List(ctx context.Context) ([]Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" ORDER BY c.name"))
+	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" ORDER BY c.name"), binary)
 	if err != nil {
 		return nil, fmt.Errorf("list consumers: %w", err)
 	}
@@ -82,7 +82,7 @@ func (s *Store) List(ctx context.Context) ([]Status, error) {
 func (s *Store) Get(ctx context.Context, name string) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" WHERE c.name = $1::text"), name)
+	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" WHERE c.name = $1::text"), binary, name)
 	if err != nil {
 		return Status{}, fmt.Errorf("read consumer %s: %w", name, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -35,6 +36,10 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	}
 	return &Store{pool: pool, renewals: renewals, names: tables(schema), longTransaction: time.Minute}
 }
+
+// binary asks for results in binary: their text depends on what a role or a
+// database has set, such as DateStyle and bytea_output.
+var binary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // sql fills the quoted table names into a statement.
 func (s *Store) sql(text string) string { return s.names.Replace(text) }

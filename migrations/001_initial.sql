@@ -98,8 +98,8 @@ CREATE TABLE @schema@.dead_letters (
     graph_hash      text,
     payload         bytea NOT NULL,
     metadata        bytea NOT NULL,
-    occurred_at     timestamptz NOT NULL,
-    inserted_at     timestamptz NOT NULL,
+    occurred_at     timestamptz, -- NULL where it was infinity
+    inserted_at     timestamptz,
     idempotency_key text NOT NULL,
     batch           bigint NOT NULL,
     class           text NOT NULL,

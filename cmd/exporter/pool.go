@@ -66,6 +66,7 @@ func poolConfig(url DatabaseURL) (*pgxpool.Config, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = applicationName
 	}
+	c.RuntimeParams["client_encoding"] = "UTF8" // identities are made from texts
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}

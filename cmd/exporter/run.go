@@ -141,12 +141,23 @@ func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*eng
 }
 
 func (e *engine) close() {
-	for _, p := range []*pgxpool.Pool{e.docket, e.export, e.renewal} {
-		if p != nil {
-			p.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, p := range []*pgxpool.Pool{e.docket, e.export, e.renewal} {
+			if p != nil {
+				p.Close()
+			}
 		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTime): // a server that does not answer must not hold the process
 	}
 }
+
+// closeTime is how long closing connections may take.
+const closeTime = 500 * time.Millisecond
 
 // run prepares and then supervises the consumers until ctx ends or, with once,
 // until all have caught up.
@@ -193,8 +204,12 @@ func (e *engine) ready(ctx context.Context) error {
 	if err := e.health.prepared(); err != nil {
 		return err
 	}
-	if err := e.docket.Ping(ctx); err != nil {
+	var standby bool
+	if err := e.docket.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return explainConnect(e.config.Database.Docket, err)
+	}
+	if standby {
+		return fmt.Errorf("%s is a standby", e.config.Database.Docket)
 	}
 	var readOnly bool
 	if err := e.export.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly); err != nil {

@@ -3,6 +3,7 @@ package docket
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,13 +18,27 @@ const ClassUndecodable = "undecodable"
 // row's trouble: a rejection. An envelope version we do not know is
 // everybody's: a *exporter.PauseError.
 func (s *Source) decode(e *exporter.Event, v [][]byte, a *arena) (*exporter.Rejection, error) {
+	infinite := "" // the column that holds infinity, which no time.Time is
 	e.ID, e.Seq, e.Step = int8At(v[0]), int8At(v[4]), int4At(v[6])
 	s.texts(e, v)
-	e.OccurredAt, e.InsertedAt = timeAt(v[13]), timeAt(v[14])
+	for _, t := range []struct {
+		name string
+		at   *time.Time
+		v    []byte
+	}{{"occurred_at", &e.OccurredAt, v[13]}, {"inserted_at", &e.InsertedAt, v[14]}} {
+		if us := int8At(t.v); us != math.MaxInt64 && us != math.MinInt64 {
+			*t.at = timeAt(t.v)
+		} else {
+			infinite = t.name
+		}
+	}
 	e.EncodedPayload, e.EncodedMetadata = a.copy(v[15]), a.copy(v[16])
 
 	reject := func(reason string) (*exporter.Rejection, error) {
 		return &exporter.Rejection{Event: *e, Class: ClassUndecodable, Reason: reason}, nil
+	}
+	if infinite != "" {
+		return reject(infinite + " is infinity or -infinity")
 	}
 	for _, t := range []struct {
 		name string

@@ -25,6 +25,7 @@ type frontier struct {
 // visible in a newer snapshot or dead.
 type bound struct {
 	max     int64
+	wal     int64            // end of the WAL when max had been handed out
 	holders map[string]int64 // virtual transaction → the highest id it may own
 }
 
@@ -100,9 +101,10 @@ func (f *frontier) describe(told []description, last int64) {
 }
 
 // record adds the present holders as the evidence for every id up to max.
-// The caller has seen that max was handed out before the last list was taken.
-func (f *frontier) record(max int64) {
-	b := bound{max: max, holders: make(map[string]int64, len(f.live))}
+// The caller has seen that max was handed out before the last list was taken,
+// and read wal, the end of the WAL, afterwards.
+func (f *frontier) record(max, wal int64) {
+	b := bound{max: max, wal: wal, holders: make(map[string]int64, len(f.live))}
 	for tx := range f.live {
 		b.holders[tx] = everyID // until a later description says that it was idle
 	}
@@ -155,6 +157,20 @@ func (f *frontier) decided() exporter.Ranges {
 		}
 	}
 	return all
+}
+
+// tail returns the highest id up to which ids above the last row may be passed:
+// all are decided, and the sequence's step beyond them is on disk. An aborted
+// transaction does not wait for the disk; after a crash of the server its ids
+// would be handed out again.
+func (f *frontier) tail(flushed int64) int64 {
+	top := int64(math.MinInt64)
+	for _, b := range f.bounds {
+		if len(b.holders) == 0 && b.wal <= flushed {
+			top = max(top, b.max)
+		}
+	}
+	return top
 }
 
 // reaches reports whether there is evidence, settled or not, for all of ids.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -138,6 +139,17 @@ func (d *database) drain() {
 		}
 	}
 	d.t.Fatal("a thousand polls did not reach the end")
+}
+
+// pollUntil polls until the position is reached.
+func (d *database) pollUntil(want string) {
+	d.t.Helper()
+	pgtest.Eventually(d.t, 10*time.Second, func() error {
+		if d.poll(); d.at.String() != want {
+			return fmt.Errorf("position %s, want %s", d.at, want)
+		}
+		return nil
+	})
 }
 
 func (d *database) wantGot(want ...string) {

@@ -156,8 +156,8 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 	b.To = from.Fill(filled)
 	if !p.cut || p.cutID > from.High { // else open ids were cut: nothing above High was taken, nothing is known of the rest
 		top := max(from.High, p.highest)
-		if !full {
-			top = max(top, s.settledFrom(top, p.cut))
+		if !full && !p.cut {
+			top = max(top, s.frontier.tail(before.flushed)) // burned ids above the last row
 		}
 		b.To = b.To.Advance(top, exporter.Ranges{{Lo: from.High + 1, Hi: max(top, from.High+1)}}.Minus(read))
 		s.drop(&b, b.To.Holes.Intersect(s.frontier.decided()))
@@ -171,20 +171,6 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 	}
 	s.sort(&b)
 	return b, nil
-}
-
-// settledFrom returns the end of the decided ids that follow top without a
-// gap: burned ids above the last row. It must not look beyond a cut.
-func (s *Source) settledFrom(top int64, cut bool) int64 {
-	if cut {
-		return top
-	}
-	for _, r := range s.frontier.decided() {
-		if r.Lo <= top+1 && r.Hi > top {
-			return r.Hi
-		}
-	}
-	return top
 }
 
 // drop declares ids dead.
@@ -220,12 +206,9 @@ func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, b
 				"set the sequence above the highest id with setval and resume", s.table.events, p.highest, s.table.sequence, after.last)}
 	}
 	s.frontier.observe(after.observation)
-	s.frontier.record(max(before.last, b.To.High))
+	s.frontier.record(max(before.last, b.To.High), after.inserted)
 	decided := s.frontier.decided()
 	unknown := b.To.Holes.Intersect(decided)
-	if tail {
-		unknown = unknown.Union(exporter.Ranges{{Lo: b.To.High + 1, Hi: before.last}}.Intersect(decided))
-	}
 	if len(unknown) == 0 {
 		return nil
 	}
@@ -240,14 +223,7 @@ func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, b
 	if !complete {
 		return nil
 	}
-	dead := unknown.Minus(visible)
-	s.drop(b, dead.Intersect(b.To.Holes))
-	for _, r := range dead { // burned ids above the last row
-		if r.Lo == b.To.High+1 {
-			b.To = b.To.Advance(r.Hi, nil)
-			b.Dead = b.Dead.Union(exporter.Ranges{r})
-		}
-	}
+	s.drop(b, unknown.Minus(visible))
 	return nil
 }
 
@@ -294,6 +270,9 @@ func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ran
 // enter takes in the surroundings of a read, or refuses them.
 func (s *Source) enter(around surroundings, at exporter.Position) error {
 	restarted, err := around.change(s.around, s.system, s.table, at)
+	if errors.Is(err, errRecovery) {
+		s.pool.Reset() // the address may lead to the primary by now
+	}
 	if err != nil {
 		return err
 	}

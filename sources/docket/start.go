@@ -24,7 +24,7 @@ const recentIDs = 100_000
 const startTimeout = 5 * time.Minute
 
 // ErrStart says that a start cannot be used, now or later.
-var ErrStart = errors.New("not a place to start")
+var ErrStart = errors.New("no place in the events")
 
 // startValues ends the errors about a start.
 const startValues = "CONSUMER_…_START is earliest, latest, a position such as 120345 or 120345-{[120300,120302]}, or a time such as 2026-11-29T08:00:00Z or 2026-11-29"
@@ -89,7 +89,7 @@ func parseStart(start string) (at *exporter.Position, since *time.Time, err erro
 			return nil, &at, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("start %q: %w; %s", start, ErrStart, startValues)
+	return nil, nil, fmt.Errorf("start %q is %w; %s", start, ErrStart, startValues)
 }
 
 // read runs one statement with plans that walk indexes.
@@ -111,7 +111,7 @@ func (t *table) verifyPosition(ctx context.Context, pool *pgxpool.Pool, p export
 		return fmt.Errorf("read the id sequence %s: %w", t.sequence, err)
 	}
 	if p.High > last {
-		return fmt.Errorf("%w: the id sequence %s is at %d, below it: its events do not exist yet", ErrStart, t.sequence, last)
+		return fmt.Errorf("%w: the id sequence %s is at %d, below it: its events do not exist yet; %s", ErrStart, t.sequence, last, startValues)
 	}
 	return nil
 }

@@ -23,9 +23,13 @@ type surroundings struct {
 	system   int64
 	timeline string
 	started  time.Time
-	oid      uint32 // of docket_events
-	seqOID   uint32 // of the sequence that was read
-	ownsSeq  uint32 // of the sequence that docket_events.id owns by now
+	reset    time.Time // when the server's shared memory was made anew, as after the crash of a backend
+	flawed   bool      // the sequence hands ids out in blocks, or not one after the other
+	inserted int64     // end of the WAL
+	flushed  int64     // how much of it is on disk
+	oid      uint32    // of docket_events
+	seqOID   uint32    // of the sequence that was read
+	ownsSeq  uint32    // of the sequence that docket_events.id owns by now
 }
 
 // surroundingsStatement lists who holds the id sequence and reads its value.
@@ -44,6 +48,10 @@ SELECT pg_is_in_recovery(),
        q.tableoid,
        coalesce(to_regclass(pg_get_serial_sequence($1, 'id'))::oid, 0),
        CASE WHEN q.is_called THEN q.last_value ELSE q.last_value - 1 END,
+       pg_stat_get_bgwriter_stat_reset_time(),
+       coalesce((SELECT s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle FROM pg_sequence s WHERE s.seqrelid = q.tableoid), false),
+       CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_insert_lsn() - '0/0')::int8 END,
+       CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - '0/0')::int8 END,
        l.virtualtransaction, l.pid
 FROM ` + t.sequence + ` q ` + t.holdersJoin(),
 		read: func(rr *pgconn.ResultReader) (err error) {
@@ -73,11 +81,15 @@ func readSurroundings(rr *pgconn.ResultReader) (surroundings, error) {
 			s.started = timeAt(v[3])
 			s.oid, s.seqOID, s.ownsSeq = oidAt(v[4]), oidAt(v[5]), oidAt(v[6])
 			s.last = int8At(v[7])
+			if v[8] != nil {
+				s.reset = timeAt(v[8])
+			}
+			s.flawed, s.inserted, s.flushed = boolAt(v[9]), int8At(v[10]), int8At(v[11])
 		}
-		if v[8] != nil {
-			h := exporter.Holder{Transaction: string(v[8])}
-			if v[9] != nil {
-				h.PID = int4At(v[9])
+		if v[12] != nil {
+			h := exporter.Holder{Transaction: string(v[12])}
+			if v[13] != nil {
+				h.PID = int4At(v[13])
 			}
 			s.holders = append(s.holders, h)
 		}
@@ -133,7 +145,9 @@ func readDescription(v [][]byte) description {
 }
 
 // change compares the surroundings of this poll with those of the last one.
-// A restarted or promoted server makes the evidence worthless (restarted);
+// A restarted or promoted server makes the evidence worthless (restarted), and
+// so does one that made its shared memory anew after a backend crashed: both
+// rename prepared transactions;
 // another table or sequence, or a value below the position, means that the
 // source is not what it was.
 func (s surroundings) change(before *surroundings, system int64, t *table, from exporter.Position) (restarted bool, err error) {
@@ -153,5 +167,9 @@ func (s surroundings) change(before *surroundings, system int64, t *table, from 
 	case s.last < from.High:
 		err = changed("the id sequence %s is at %d, but the position is %d: the database was restored or has lost commits", t.sequence, s.last, from.High)
 	}
-	return before != nil && (!s.started.Equal(before.started) || s.timeline != before.timeline), err
+	if err == nil && s.flawed {
+		err = &exporter.PauseError{Reason: exporter.PausedUnknownShape, Detail: fmt.Sprintf(
+			"the id sequence %s has a CACHE, an INCREMENT or a CYCLE of its own: ids could appear that count as done; ALTER SEQUENCE %s CACHE 1 INCREMENT BY 1 NO CYCLE, then resume", t.sequence, t.sequence)}
+	}
+	return before != nil && (!s.started.Equal(before.started) || !s.reset.Equal(before.reset) || s.timeline != before.timeline), err
 }

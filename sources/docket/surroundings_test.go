@@ -1,7 +1,10 @@
 package docket_test
 
 import (
+	"context"
 	"errors"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,4 +186,122 @@ func TestPreparedTransactionSurvivesARestart(t *testing.T) {
 	d.session().do("COMMIT PREPARED 'p'")
 	d.drain()
 	d.wantGot("r2/1", "r1/1")
+}
+
+// The crash of one backend makes the server build its shared memory anew,
+// without a new start time: the prepared holder gets another name.
+func TestPreparedTransactionSurvivesTheCrashOfABackend(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
+	d := openOn(t, cluster.URL("postgres"), docket.Options{})
+	a, b := d.session(), d.session()
+	a.runs("r1", "r2")
+	a.do("BEGIN")
+	a.insert("r1", 1)
+	a.do("PREPARE TRANSACTION 'p'")
+	b.insert("r2", 1)
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	if err := syscall.Kill(int(pgtest.Value[int32](t, b.Conn, "SELECT pg_backend_pid()")), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		b, err := d.source.Poll(t.Context(), d.at)
+		if err == nil {
+			d.take(b)
+		}
+		return err
+	})
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	d.session().do("COMMIT PREPARED 'p'")
+	d.drain()
+	d.wantGot("r2/1", "r1/1")
+}
+
+// An aborted transaction does not wait for the disk: after a crash of the
+// server its ids are handed out again. They must not count as done.
+func TestIDsOfAnAbortedTransactionMayComeAgain(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true, Settings: map[string]string{"wal_writer_delay": "10s"}})
+	d := openOn(t, cluster.URL("postgres"), docket.Options{})
+	s := d.session()
+	s.runs("r1", "r2")
+	s.insert("r1", 1)
+	d.drain()
+	s.do("BEGIN")
+	s.do("SELECT nextval('docket_events_id_seq') FROM generate_series(1, 100)") // beyond what the sequence has logged ahead
+	s.do("ROLLBACK")
+	for range 20 {
+		d.poll()
+	}
+	if err := cluster.Restart(t.Context(), "immediate"); err != nil {
+		t.Fatal(err)
+	}
+	after := d.session()
+	var rows []int64
+	for seq := range 40 {
+		rows = append(rows, after.insert("r2", seq+1))
+	}
+	if rows[0] > 100 {
+		t.Fatalf("the server did not hand ids out again: %d", rows[0])
+	}
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		b, err := d.source.Poll(t.Context(), d.at)
+		if err == nil {
+			d.take(b)
+		}
+		return err
+	})
+	d.drain()
+	d.wantOrdered(map[string]int{"r1": 1, "r2": 40})
+}
+
+// What a role or a database has set must not change what is read.
+func TestSessionSettingsDoNotMatter(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.do(`CREATE SCHEMA evil`)
+	s.do(`CREATE VIEW evil.pg_locks AS SELECT * FROM pg_catalog.pg_locks WHERE false`)
+	for _, set := range []string{
+		"search_path = evil, pg_catalog, public", "bytea_output = escape", "DateStyle = 'German, DMY'", "client_encoding = LATIN1",
+		"default_transaction_isolation = serializable", "enable_indexscan = off", "TimeZone = 'Asia/Kolkata'",
+	} {
+		s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET ` + strings.ReplaceAll(set, "'", "''") + `', current_database()); END $$`)
+	}
+	d.pool = readPool(t, d.dsn)
+	d.source = docket.New(d.pool, docket.Options{}).Impatient()
+	s.runs("ré", "r2")
+	s.do("BEGIN")
+	s.insert("ré", 1)
+	other := &session{t, pgtest.Connect(t, d.dsn)}
+	other.do("SET search_path = public; SET client_encoding = UTF8")
+	other.insert("r2", 1)
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	s.do("COMMIT")
+	d.drain()
+	d.wantGot("r2/1", "ré/1")
+}
+
+// A policy that hides rows would make them look dead.
+func TestHiddenRowsAreAnError(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	s.insert("r", 1)
+	s.do(`CREATE ROLE hidden_reader`)
+	t.Cleanup(func() {
+		for _, sql := range []string{`RESET ROLE`, `DROP OWNED BY hidden_reader CASCADE`, `DROP ROLE hidden_reader`} {
+			if _, err := s.Exec(context.Background(), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s.do(`GRANT USAGE ON SCHEMA public TO hidden_reader`)
+	s.do(`GRANT SELECT ON docket_events, docket_runs, docket_events_id_seq TO hidden_reader`)
+	s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET role = hidden_reader', current_database()); END $$`)
+	d.pool = readPool(t, d.dsn)
+	d.source = docket.New(d.pool, docket.Options{})
+	s.do(`ALTER TABLE docket_events ENABLE ROW LEVEL SECURITY`)
+	d.wantPollError("row-level security")
+	d.wantAt("0")
 }

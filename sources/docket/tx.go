@@ -41,14 +41,19 @@ func begin(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration) (*tx,
 	return &tx{conn: conn, timeout: timeout}, nil
 }
 
+// settings make a read independent of what a role or a database has set: names
+// mean the catalog's own, texts come as UTF-8, and a policy that hides rows is
+// an error, since a hidden row would look dead.
+const settings = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true),
+	set_config('search_path', 'pg_catalog', true), set_config('client_encoding', 'UTF8', true), set_config('row_security', 'off', true)`
+
 // run sends the statements in one round trip and reads their results in order.
 func (t *tx) run(ctx context.Context, statements ...statement) error {
 	var b pgconn.Batch
 	skip := 0
 	if !t.begun {
 		b.ExecParams("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", nil, nil, nil, nil)
-		b.ExecParams("SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)",
-			[][]byte{strconv.AppendInt(nil, t.timeout.Milliseconds(), 10)}, []uint32{pgtype.TextOID}, nil, nil)
+		b.ExecParams(settings, [][]byte{strconv.AppendInt(nil, t.timeout.Milliseconds(), 10)}, []uint32{pgtype.TextOID}, nil, nil)
 		t.begun, skip = true, 2
 	}
 	for _, s := range statements {
