@@ -262,3 +262,23 @@ func TestRenewalsHaveTheirOwnConnection(t *testing.T) {
 	defer cancel()
 	must(t, c.Renew(ctx, Heartbeat{}))
 }
+
+// Somebody who locks a consumer's row costs that consumer's renewal, and not
+// the other consumers', which share the connection.
+func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
+	f := newFixture(t, direct)
+	a, _ := f.claim("a")
+	began := time.Now()
+	lock, err := f.admin.Begin(t.Context())
+	must(t, err)
+	pgtest.Exec(t, lock, f.sql("SELECT FROM {consumers} FOR UPDATE"))
+	err = a.Renew(t.Context(), Heartbeat{})
+	if err == nil || errors.Is(err, exporter.ErrFenced) {
+		t.Fatalf("renewing a locked row: %v, want an error that is no loss", err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Fatalf("the renewal waited %v for the lock", took)
+	}
+	must(t, lock.Rollback(t.Context()))
+	must(t, a.Renew(t.Context(), Heartbeat{}))
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/internal/docketsim"
+	"github.com/docket-exporter/exporter/internal/pgserver"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
@@ -358,6 +359,60 @@ func TestUndecodableRowBecomesADeadLetter(t *testing.T) {
 	row := pgtest.Value[string](t, s.pool, `SELECT concat_ws(' ', run_id, seq, event_id, class, encode(payload, 'hex'), state, reason) FROM docket_export.dead_letters`)
 	if !strings.HasPrefix(row, "r 2 2 undecodable 8368 open payload: ") {
 		t.Fatalf("dead letter %q", row)
+	}
+}
+
+// A dead letter can be stored whatever its row holds.
+func TestInfinityBecomesADeadLetter(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 4)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET occurred_at = 'infinity' WHERE seq = 2`)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET inserted_at = '-infinity' WHERE seq = 3`)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 4")
+	if got := s.delivered("analytics"); !slices.Equal(got, []string{"r/1", "r/4"}) {
+		t.Fatalf("delivered %v", got)
+	}
+	if n := pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.dead_letters WHERE reason LIKE '%infinity%'`); n != 2 {
+		t.Fatalf("%d dead letters", n)
+	}
+}
+
+// A database that has stopped answering must not hold the process beyond the grace.
+func TestSigtermWithAFrozenDatabase(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{})
+	dsn := cluster.URL("postgres")
+	if err := docketsim.Install(t.Context(), pgtest.Connect(t, dsn), "public"); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dsn: dsn, pool: pgtest.Pool(t, dsn), env: with("DOCKET_DATABASE_URL="+dsn, "CONSUMER_ANALYTICS_FILE_DIR="+t.TempDir(), "EXPORTER_SHUTDOWN_GRACE=3s")}
+	command(t, s.env, "migrate").want(t, exitOK)
+	s.insert("r", 2)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 2)
+	var stopped []int
+	for _, pid := range pgtest.Value[[]int32](t, s.pool, `SELECT array_agg(pid) FROM pg_stat_activity WHERE application_name = 'docket-exporter'`) {
+		if err := syscall.Kill(int(pid), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		stopped = append(stopped, int(pid))
+	}
+	if err := cluster.Signal(syscall.SIGSTOP); err != nil { // no new connections either
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cluster.Signal(syscall.SIGCONT)
+		for _, pid := range stopped {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	})
+	began := time.Now()
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(10 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Fatalf("took %v of a grace of 3s", took)
 	}
 }
 
