@@ -305,3 +305,20 @@ func TestHiddenRowsAreAnError(t *testing.T) {
 	d.wantPollError("row-level security")
 	d.wantAt("0")
 }
+
+// What the check verifies at the start is looked at again.
+func TestCacheSetWhileRunning(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r")
+	s.insert("r", 1)
+	d.drain()
+	s.do(`ALTER SEQUENCE docket_events_id_seq CACHE 20`)
+	s.insert("r", 2)
+	err := d.wantPollError("CACHE 1")
+	var pause *exporter.PauseError
+	if !errors.As(err, &pause) {
+		t.Fatalf("%v does not pause", err)
+	}
+	d.wantAt("1")
+}
