@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -569,4 +570,34 @@ func TestRunRefusesAnImpossibleStart(t *testing.T) {
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
 	s.env["CONSUMER_ANALYTICS_START"] = "99999999"
 	command(t, s.env, "run").want(t, exitUsage, "CONSUMER_ANALYTICS_START", "do not exist yet")
+}
+
+// Bytes that are not UTF-8, from a database in SQL_ASCII, hold up nothing.
+func TestTextsThatAreNotUTF8AreDelivered(t *testing.T) {
+	utf8 := newSite(t)
+	name := pgtest.Value[string](t, utf8.pool, `SELECT current_database()`)
+	pgtest.Exec(t, utf8.pool, `CREATE DATABASE "`+name+`_ascii" ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), utf8.dsn)
+		if err == nil {
+			_, err = conn.Exec(context.Background(), `DROP DATABASE "`+name+`_ascii" WITH (FORCE)`)
+			_ = conn.Close(context.Background())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s := &site{t: t, dsn: strings.Replace(utf8.dsn, name, name+"_ascii", 1), env: utf8.env}
+	s.pool = pgtest.Pool(t, s.dsn+"&client_encoding=SQL_ASCII")
+	if err := docketsim.Install(t.Context(), s.pool, "public"); err != nil {
+		t.Fatal(err)
+	}
+	s.env["DOCKET_DATABASE_URL"], s.env["EXPORT_DATABASE_URL"] = s.dsn, utf8.dsn
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r\xff", 3)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x00' WHERE seq = 2`)
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 3")
+	if got := s.delivered("analytics"); !slices.Equal(got, []string{"r\uFFFD/1", "r\uFFFD/3"}) {
+		t.Fatalf("delivered %q", got)
+	}
 }

@@ -322,3 +322,23 @@ func TestCacheSetWhileRunning(t *testing.T) {
 	}
 	d.wantAt("1")
 }
+
+// A database in SQL_ASCII keeps whatever bytes it was given.
+func TestTextsThatAreNotUTF8(t *testing.T) {
+	admin := pgtest.Database(t)
+	conn := pgtest.Connect(t, admin)
+	name := pgtest.Value[string](t, conn, `SELECT current_database() || '_ascii'`)
+	pgtest.Exec(t, conn, `CREATE DATABASE "`+name+`" ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	t.Cleanup(func() {
+		if _, err := conn.Exec(context.Background(), `DROP DATABASE "`+name+`" WITH (FORCE)`); err != nil {
+			t.Error(err)
+		}
+	})
+	d := openOn(t, strings.Replace(admin, strings.TrimSuffix(name, "_ascii"), name, 1), docket.Options{})
+	s := d.session()
+	s.do(`SET client_encoding = SQL_ASCII`)
+	s.runs("r\xff")
+	s.insert("r\xff", 1)
+	d.drain()
+	d.wantGot("r\xff/1")
+}

@@ -42,10 +42,12 @@ func begin(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration) (*tx,
 }
 
 // settings make a read independent of what a role or a database has set: names
-// mean the catalog's own, texts come as UTF-8, and a policy that hides rows is
-// an error, since a hidden row would look dead.
+// mean the catalog's own, texts come as UTF-8 (as they are from a database that
+// does not know their encoding), and a policy that hides rows is an error, since
+// a hidden row would look dead.
 const settings = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true),
-	set_config('search_path', 'pg_catalog', true), set_config('client_encoding', 'UTF8', true), set_config('row_security', 'off', true)`
+	set_config('search_path', 'pg_catalog', true), set_config('row_security', 'off', true),
+	set_config('client_encoding', CASE current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END, true)`
 
 // run sends the statements in one round trip and reads their results in order.
 func (t *tx) run(ctx context.Context, statements ...statement) error {
