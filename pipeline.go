@@ -3,7 +3,6 @@ package exporter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -20,12 +19,6 @@ const (
 	// leastWait is the pause after a batch, so that a steady trickle of events
 	// is not read one by one.
 	leastWait = 2 * time.Millisecond
-	// mostWait is the longest wait between tries of a database.
-	mostWait = 5 * time.Second
-	// onceTries is how many failures in a row end a run with Once.
-	onceTries = 5
-	// The dead ids kept for the sweep: the last million below High.
-	deadSpan, deadRanges = 1_000_000, 10_000
 )
 
 // Pipeline copies one consumer's events from Source to Sink. All fields but
@@ -266,54 +259,6 @@ func (r *run) sayHeld() {
 	}
 }
 
-// insist calls f until it succeeds, the run ends, or f says that trying again
-// cannot help.
-func (r *run) insist(phase Phase, what string, f func() error) error {
-	backoff := r.Backoff
-	backoff.Max = min(orDefault(backoff.Max, mostWait), mostWait)
-	for tries := 1; ; tries++ {
-		r.step(phase, nil)
-		err := f()
-		if err == nil && tries > 1 {
-			r.Log.Info("works again", "doing", what, "tries", tries)
-		}
-		if err == nil || final(err) {
-			return err
-		}
-		if r.ctx.Err() != nil {
-			return context.Cause(r.ctx)
-		}
-		r.Metrics.retry(what)
-		if r.Once && tries == onceTries {
-			return fmt.Errorf("%s, tried %d times: %w", what, tries, err)
-		}
-		wait := backoff.Next()
-		r.Log.Warn("trying again", "doing", what, "at", r.at.High, "in", wait, "err", err)
-		r.step(Waiting, err)
-		stop := r.stop
-		if what == recordDelivery { // what the sink has accepted is worth recording until ctx ends
-			stop = nil
-		}
-		if !sleep(r.ctx, stop, wait) {
-			return r.stopped()
-		}
-	}
-}
-
-// final reports whether trying again is pointless.
-func final(err error) bool {
-	var pause *PauseError
-	return errors.Is(err, ErrFenced) || errors.As(err, &pause)
-}
-
-// deadAfter returns the ids to remember as dead once b is done.
-func (r *run) deadAfter(b Batch) Ranges {
-	if len(b.Dead) == 0 {
-		return r.dead
-	}
-	return r.dead.Union(b.Dead).Newest(b.To.High-deadSpan, deadRanges)
-}
-
 // move writes the position when it has changed without a delivery.
 func (r *run) move(now bool) error {
 	if !now || r.at.Equal(r.stored) {
@@ -321,9 +266,6 @@ func (r *run) move(now bool) error {
 	}
 	return r.accept("move", Acceptance{Number: r.number, To: r.at, Dead: r.dead})
 }
-
-// recordDelivery is the one thing that a stop does not keep from being tried again.
-const recordDelivery = "record"
 
 func (r *run) accept(what string, a Acceptance) error {
 	err := r.insist(Recording, what, func() error { return r.Cursor.Accept(r.ctx, a) })
@@ -337,33 +279,4 @@ func (r *run) accept(what string, a Acceptance) error {
 // wrote notes what the cursor holds.
 func (r *run) wrote(at Position, dead Ranges) {
 	r.at, r.stored, r.dead, r.storedAt, r.others = at, at, dead, time.Now(), 0
-}
-
-// sweep looks for rows that appeared after their ids were declared dead. No
-// correct writer makes such rows; one found is opened again and delivered.
-func (r *run) sweep() error {
-	if len(r.dead) == 0 || time.Since(r.lastSweep) < orDefault(r.SweepInterval, time.Hour) {
-		return nil
-	}
-	var late Ranges
-	err := r.insist(Reading, "sweep", func() (err error) {
-		late, err = r.source.Visible(r.ctx, r.dead)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	r.lastSweep = time.Now()
-	if len(late) == 0 {
-		return nil
-	}
-	to, dead := r.at.Reopen(late), r.dead.Minus(late)
-	if err := r.insist(Recording, "reopen", func() error { return r.Cursor.Reopen(r.ctx, to, dead) }); err != nil {
-		return err
-	}
-	r.Metrics.late(late.Count())
-	r.Log.Error("rows appeared after their ids were declared dead; delivering them now: a writer inserts explicit ids or the sequence has a cache",
-		"ids", late.String())
-	r.wrote(to, dead)
-	return nil
 }
