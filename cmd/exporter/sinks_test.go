@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 
 	"github.com/docket-exporter/exporter/internal/chdb"
+	"github.com/docket-exporter/exporter/internal/docketsim"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 	"github.com/docket-exporter/exporter/internal/verdict"
 )
@@ -52,6 +56,65 @@ func TestKilledOverClickHouse(t *testing.T) {
 		t.Fatalf("ClickHouse holds %q (rows, identities), the table %d", got, len(want))
 	}
 	t.Logf("%d events, exact without FINAL", len(want))
+}
+
+// The server is killed, frozen and started again under a running exporter.
+func TestClickHouseKilledAndFrozen(t *testing.T) {
+	server, err := chdb.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newSite(t)
+	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
+	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.DSN()
+	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_CREATE_TABLE"] = "true"
+	s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = "50"
+	s.env["CONSUMER_ANALYTICS_LINGER"] = "0s"
+	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	writer := docketsim.NewWriter(pgtest.Pool(t, s.dsn+"&pool_max_conns=8"), "public")
+	writer.Concurrency, writer.Rate, writer.SlowMax = 8, 300, 300*time.Millisecond
+	wrote := make(chan error, 1)
+	go func() { wrote <- writer.Run(ctx) }()
+	c := start(t, s.env, "", "run")
+	for range min(rounds(t), 3) {
+		before := s.high()
+		pgtest.Until(t, 60*time.Second, "progress", func() bool { return s.high() > before })
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before = s.high()
+		pgtest.Until(t, 60*time.Second, "progress after the kill", func() bool { return s.high() > before })
+		if err := server.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		count := writer.Stats().Events
+		pgtest.Until(t, 30*time.Second, "Docket to write on", func() bool { return writer.Stats().Events > count+300 })
+		if err := server.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(len(s.table()))
+	pgtest.Eventually(t, 60*time.Second, func() error {
+		got, err := server.Query(t.Context(), "SELECT count(), uniqExact(run_id, seq, event_id) FROM docket_events")
+		if fields := strings.Fields(got); err != nil || len(fields) != 2 || fields[0] != want || fields[1] != want {
+			return fmt.Errorf("ClickHouse holds %q (rows, identities), the table %s: %v", got, want, err)
+		}
+		return nil
+	})
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(30 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
 }
 
 // One row that violates a constraint costs itself; a dropped column pauses.
@@ -102,6 +165,61 @@ func TestRefusedRowAndDroppedColumn(t *testing.T) {
 	if at := s.status("analytics"); at.DeadLetters != 1 || at.Paused == nil || at.Position.High != 1276 {
 		t.Fatalf("status %+v", at)
 	}
+}
+
+// A server with too many parts gets at most one request a second, then fewer;
+// nothing becomes a dead letter, and everything is in once it merges again.
+func TestOverloadedClickHouse(t *testing.T) {
+	server, err := chdb.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newSite(t)
+	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
+	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.DSN()
+	s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = "10"
+	s.env["CONSUMER_ANALYTICS_LINGER"] = "0s"
+	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
+	query := func(sql string) string {
+		t.Helper()
+		got, err := server.Query(t.Context(), sql)
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return strings.TrimSpace(got)
+	}
+	query(command(t, s.env, "check", "--print-ddl").stdout)
+	query("ALTER TABLE docket_events MODIFY SETTING parts_to_delay_insert = 1000, parts_to_throw_insert = 5")
+	query("SYSTEM STOP MERGES docket_events")
+	s.insert("r", 200)
+	c := start(t, s.env, "", "run")
+	overloaded := func() (n int) {
+		text, err := scraped(c.stderr.String())
+		if err != nil {
+			return 0
+		}
+		_, rest, _ := strings.Cut(text, `docket_exporter_retries_total{consumer="analytics",reason="overloaded"} `)
+		_, _ = fmt.Sscan(rest, &n)
+		return n
+	}
+	pgtest.Until(t, 20*time.Second, "the first refusal", func() bool { return overloaded() > 0 })
+	began, first := time.Now(), overloaded()
+	pgtest.Until(t, 20*time.Second, "two further refusals", func() bool { return overloaded() >= first+2 })
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("two further requests within %v", took)
+	}
+	query("SYSTEM START MERGES docket_events")
+	query("OPTIMIZE TABLE docket_events FINAL")
+	query("ALTER TABLE docket_events MODIFY SETTING parts_to_throw_insert = 300")
+	pgtest.Until(t, 60*time.Second, "everything to be in", func() bool {
+		return query("SELECT uniqExact(run_id, seq, event_id) FROM docket_events") == "200"
+	})
+	if at := s.status("analytics"); at.DeadLetters != 0 {
+		t.Errorf("%d dead letters", at.DeadLetters)
+	}
+	c.signal(syscall.SIGTERM)
+	c.wait(30 * time.Second)
 }
 
 // Every event reaches the topic, and in seq order the first time it does.
