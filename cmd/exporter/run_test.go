@@ -379,15 +379,62 @@ func TestInfinityBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// A database that has stopped answering must not hold the process beyond the grace.
-func TestSigtermWithAFrozenDatabase(t *testing.T) {
-	cluster := pgtest.Cluster(t, pgserver.Options{})
+// newSiteOn is newSite on a server of its own.
+func newSiteOn(t *testing.T, cluster *pgserver.Cluster) *site {
+	t.Helper()
 	dsn := cluster.URL("postgres")
 	if err := docketsim.Install(t.Context(), pgtest.Connect(t, dsn), "public"); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, dsn: dsn, pool: pgtest.Pool(t, dsn), env: with("DOCKET_DATABASE_URL="+dsn, "CONSUMER_ANALYTICS_FILE_DIR="+t.TempDir(), "EXPORTER_SHUTDOWN_GRACE=3s")}
+	s := &site{t: t, dsn: dsn, pool: pgtest.Pool(t, dsn), env: with("DOCKET_DATABASE_URL="+dsn, "CONSUMER_ANALYTICS_FILE_DIR="+t.TempDir())}
 	command(t, s.env, "migrate").want(t, exitOK)
+	return s
+}
+
+// A server that takes no writes for a while is waited for, said to be the
+// reason, and left behind within seconds.
+func TestReadOnlyServerIsWaitedFor(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{})
+	s := newSiteOn(t, cluster)
+	s.env["EXPORTER_LEASE_TTL"] = "3s"
+	s.insert("r", 2)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 2)
+	var addr string
+	pgtest.Until(t, 10*time.Second, "the address", func() bool {
+		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
+		addr, _, _ = strings.Cut(rest, `"`)
+		return addr != ""
+	})
+	readOnly := func(on string) {
+		t.Helper()
+		conn := pgtest.Connect(t, s.dsn)
+		pgtest.Exec(t, conn, "SET default_transaction_read_only = off")
+		pgtest.Exec(t, conn, "ALTER SYSTEM SET default_transaction_read_only = "+on)
+		pgtest.Exec(t, conn, "SELECT pg_reload_conf()")
+	}
+	readOnly("on")
+	pgtest.Until(t, 20*time.Second, "readyz to say so", func() bool {
+		return strings.Contains(fmt.Sprint(scrape("http://"+addr+"/readyz", "ready")), "takes no writes")
+	})
+	readOnly("off")
+	back := time.Now()
+	pgtest.Eventually(t, 20*time.Second, func() error { return scrape("http://"+addr+"/readyz", "ready") })
+	s.insert("r", 3)
+	s.await("analytics", 5)
+	if took := time.Since(back); took > 10*time.Second {
+		t.Errorf("it took %v to go on", took)
+	}
+	s.wantDelivered("analytics", "r", 5)
+	c.signal(syscall.SIGTERM)
+	c.wait(20 * time.Second)
+}
+
+// A database that has stopped answering must not hold the process beyond the grace.
+func TestSigtermWithAFrozenDatabase(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{})
+	s := newSiteOn(t, cluster)
+	s.env["EXPORTER_SHUTDOWN_GRACE"] = "3s"
 	s.insert("r", 2)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 2)
