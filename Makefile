@@ -44,7 +44,7 @@ fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
 	done
 
 .PHONY: bench
-bench: ## measure rate, processor time, memory, latency and idle cost beside their targets (BENCH_EVENTS, BENCH_ONLY, BENCH_PROFILE)
+bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,latency,idle,clickhouse,pubsub,flat; flat only if named)
 	@tools/setup.sh postgres
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/bench ./internal/bench

@@ -78,6 +78,16 @@ func (b *bed) load(ctx context.Context, schema string, events, piece int, o dock
 	if err := docketsim.Install(ctx, b.pool, schema); err != nil {
 		return err
 	}
+	if err := b.grow(ctx, schema, events, piece, o); err != nil {
+		return err
+	}
+	b.loaded[schema] = true
+	b.say("%d events loaded into schema %s in %s", events, schema, time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// grow adds rows to a schema and settles it.
+func (b *bed) grow(ctx context.Context, schema string, events, piece int, o docketsim.LoadOptions) error {
 	for left := events; left > 0; {
 		n := min(left, piece)
 		if left-n < 3 { // a run has at least 3 events
@@ -98,8 +108,6 @@ func (b *bed) load(ctx context.Context, schema string, events, piece int, o dock
 			return fmt.Errorf("settle schema %s: %w", schema, err)
 		}
 	}
-	b.loaded[schema] = true
-	b.say("%d events loaded into schema %s in %s", events, schema, time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -111,9 +119,10 @@ type export struct {
 }
 
 // newExport migrates a schema for an export of a Docket schema with the
-// default settings. Variables of the consumer, and those of the Go runtime, are
+// default settings to files, or to the sink that the variables in sink set up.
+// Variables of the consumer, and those of the Go runtime, are
 // passed on from our environment, to try what they do.
-func (b *bed) newExport(ctx context.Context, docketSchema string) (*export, error) {
+func (b *bed) newExport(ctx context.Context, docketSchema string, sink ...string) (*export, error) {
 	b.exports++
 	e := &export{schema: fmt.Sprintf("bench_%d", b.exports)}
 	e.dir = filepath.Join(b.dir, e.schema)
@@ -123,8 +132,12 @@ func (b *bed) newExport(ctx context.Context, docketSchema string) (*export, erro
 	e.env = []string{
 		"DOCKET_DATABASE_URL=" + b.url(), "DOCKET_SCHEMA=" + docketSchema, "EXPORT_SCHEMA=" + e.schema,
 		"RETENTION_EVENTS=none", "EXPORTER_HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=warn", "LOG_FORMAT=text",
-		"EXPORTER_CONSUMERS=" + consumer, "CONSUMER_BENCH_SINK=file", "CONSUMER_BENCH_FILE_DIR=" + e.dir,
+		"EXPORTER_CONSUMERS=" + consumer,
 	}
+	if len(sink) == 0 {
+		sink = toFiles(e.dir)
+	}
+	e.env = append(e.env, sink...)
 	for _, entry := range os.Environ() {
 		for _, prefix := range []string{"CONSUMER_BENCH_", "EXPORTER_POLL_", "GOGC=", "GOMEMLIMIT=", "GODEBUG=", "GOMAXPROCS="} {
 			if strings.HasPrefix(entry, prefix) {
@@ -136,6 +149,10 @@ func (b *bed) newExport(ctx context.Context, docketSchema string) (*export, erro
 		return nil, err
 	}
 	return e, nil
+}
+
+func toFiles(dir string) []string {
+	return []string{"CONSUMER_BENCH_SINK=file", "CONSUMER_BENCH_FILE_DIR=" + dir}
 }
 
 // remove deletes what was exported, so that many turns need the room of one.

@@ -45,12 +45,12 @@ func TestSettleLeavesOpenIdsPending(t *testing.T) {
 }
 
 func TestSettingsNameWhatIsWrong(t *testing.T) {
-	env := map[string]string{"BENCH_EVENTS": "many", "BENCH_ONLY": "rate,speed", "BENCH_EXPORTER": "/dev/null"}
+	env := map[string]string{"BENCH_EVENTS": "many", "BENCH_ONLY": "rate,speed", "BENCH_FLAT": "5000000,1000000", "BENCH_EXPORTER": "/dev/null"}
 	_, err := readSettings(func(name string) string { return env[name] })
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`BENCH_EVENTS is "many"`, `BENCH_ONLY names "speed"`} {
+	for _, want := range []string{`BENCH_EVENTS is "many"`, `BENCH_ONLY names "speed"`, `BENCH_FLAT is "5000000,1000000"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q lacks %q", err, want)
 		}

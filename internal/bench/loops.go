@@ -20,8 +20,13 @@ import (
 //
 // It prints the number of rows.
 func child(ctx context.Context, args []string, out io.Writer) error {
-	if args[0] == "pipeline" {
+	switch args[0] {
+	case "pipeline":
 		return pipelineChild(ctx, args[1:], out)
+	case "columns":
+		return columnsChild(ctx, args[1:], out)
+	case "pubsub-server":
+		return pubsubChild(ctx, args[1:], out)
 	}
 	if len(args) < 3 {
 		return fmt.Errorf("unknown words %q: the bench is started without any", args)

@@ -1,6 +1,7 @@
 // Command bench measures the exporter on one machine and puts each number
 // beside its target: the rate against a bare pgx loop over the same rows,
-// processor time, memory, latency and idle cost. It starts a private PostgreSQL
+// processor time, memory, latency and idle cost, and the sinks ClickHouse and
+// Pub/Sub against servers of its own. It starts a private PostgreSQL
 // with fsync on, writes the rows itself, and leaves nothing behind.
 //
 // What is compared runs in turns on the same data, and every loop in a process
@@ -44,6 +45,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func measure(ctx context.Context, s settings, out io.Writer) (err error) {
+	if err := s.findServers(); err != nil {
+		return err
+	}
 	b, err := openBed(ctx, s, out)
 	if err != nil {
 		return err
@@ -65,6 +69,9 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		{"rss", measureLarge},
 		{"latency", measureLatency},
 		{"idle", measureIdle},
+		{"clickhouse", measureClickHouse},
+		{"pubsub", measurePubSub},
+		{"flat", measureFlat},
 	} {
 		if !s.wants(part.name) {
 			continue

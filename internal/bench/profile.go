@@ -113,7 +113,7 @@ func (t *phaseTimes) String() string {
 // pipeline wires one consumer as the command run does, with its defaults.
 func pipeline(ctx context.Context, url, docketSchema, exportSchema, dir string, progress func(exporter.Progress)) (err error) {
 	const lease, pollInterval, statementTimeout = 15 * time.Second, 100 * time.Millisecond, 30 * time.Second
-	const batchEvents, batchBytes, segmentBytes, segmentAge = 5000, 8 << 20, 256 << 20, time.Hour
+	const batchEvents, batchBytes, segmentBytes, segmentAge = 10_000, 6 << 20, 256 << 20, time.Hour
 	pools, err := openPools(ctx, url, 2, 2, 1)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ const (
 // series is one loop's turns.
 type series struct {
 	name              string
+	events            int // of one turn
 	run               func(context.Context) (usage, error)
 	rate, cpu, server sample
 	rss               sample
@@ -40,12 +41,12 @@ func measureRate(ctx context.Context, b *bed, r *report) error {
 	}
 	naive := filepath.Join(b.dir, "naive.jsonl")
 	defer func() { _ = os.Remove(naive) }() // the directory goes anyway
-	ours := &series{name: "exporter run --once", run: func(ctx context.Context) (usage, error) {
+	ours := &series{name: "exporter run --once", events: b.Events, run: func(ctx context.Context) (usage, error) {
 		return b.exportOnce(ctx, rateSchema, b.Events)
 	}}
-	bare := &series{name: "bare loop with join", run: b.loop("scan-join", rateSchema)}
-	plain := &series{name: "bare loop without join", run: b.loop("scan", rateSchema)}
-	all := []*series{bare, ours, plain, {name: "plain loop with encoding/json", run: b.loop("scan-json", rateSchema, naive)}}
+	bare := &series{name: "bare loop with join", events: b.Events, run: b.loop("scan-join", rateSchema)}
+	plain := &series{name: "bare loop without join", events: b.Events, run: b.loop("scan", rateSchema)}
+	all := []*series{bare, ours, plain, {name: "plain loop with encoding/json", events: b.Events, run: b.loop("scan-json", rateSchema, naive)}}
 	for turn := range b.Repeat {
 		for _, s := range all {
 			if err := s.take(ctx, b); err != nil {
@@ -88,9 +89,9 @@ func (s *series) take(ctx context.Context, b *bed) error {
 	if err != nil {
 		return err
 	}
-	s.rate = append(s.rate, perSecond(b.Events, u.Wall))
-	s.cpu = append(s.cpu, perMillion(b.Events, u.CPU))
-	s.server = append(s.server, perMillion(b.Events, after-before))
+	s.rate = append(s.rate, perSecond(s.events, u.Wall))
+	s.cpu = append(s.cpu, perMillion(s.events, u.CPU))
+	s.server = append(s.server, perMillion(s.events, after-before))
 	s.rss = append(s.rss, float64(u.RSS))
 	return nil
 }
@@ -110,14 +111,14 @@ func (b *bed) loop(kind, schema string, rest ...string) func(context.Context) (u
 }
 
 // exportOnce exports a schema to new files and verifies that they hold a line
-// for every event.
-func (b *bed) exportOnce(ctx context.Context, schema string, events int) (u usage, err error) {
+// for every event. More variables may be given.
+func (b *bed) exportOnce(ctx context.Context, schema string, events int, more ...string) (u usage, err error) {
 	e, err := b.newExport(ctx, schema)
 	if err != nil {
 		return u, err
 	}
 	defer func() { err = errors.Join(err, b.remove(ctx, e)) }()
-	if u, err = runProcess(ctx, e.env, b.Exporter, "run", "--once"); err != nil {
+	if u, err = runProcess(ctx, append(e.env, more...), b.Exporter, "run", "--once"); err != nil {
 		return u, err
 	}
 	lines, err := countLines(e.dir)
