@@ -54,6 +54,14 @@ type Holder struct {
 // Empty reports whether the batch holds nothing to deliver or to dead-letter.
 func (b *Batch) Empty() bool { return len(b.Events) == 0 && len(b.Poison) == 0 }
 
+// largeEvent is the average size from which on events are large.
+const largeEvent = 16 << 10
+
+// Large reports whether the batch's events are large on average. Their bytes
+// take the time then, and a second batch of them the memory: nothing is read
+// ahead of such a batch, so its memory may be used again by the next one.
+func (b *Batch) Large() bool { return b.Bytes > int64(len(b.Events)+len(b.Poison))*largeEvent }
+
 // Hash covers the identities of the batch in order, undeliverable rows included.
 func (b *Batch) Hash() [sha256.Size]byte {
 	h := sha256.New()
@@ -154,7 +162,7 @@ func bySeq(x, y *Event) int { return cmp.Or(cmp.Compare(x.Seq, y.Seq), cmp.Compa
 
 // Source reads a Docket database for one consumer. Implementations are not
 // safe for concurrent use, and may reuse a batch's memory at the second call
-// after the one that returned it.
+// after the one that returned it, that of a Large one at the first.
 type Source interface {
 	// Poll returns the next batch after from; an empty batch when there is
 	// nothing new. It never waits for an open id. A *PauseError says that the

@@ -19,10 +19,6 @@ type readAhead struct {
 // both can be written at once.
 const shortly = 25 * time.Millisecond
 
-// largeEvent is the average size of an event from which on nothing is read
-// ahead: its bytes take the time then, and a second batch of them the memory.
-const largeEvent = 16 << 10
-
 type polled struct {
 	Batch
 	err error
@@ -34,7 +30,7 @@ func (r *readAhead) Poll(ctx context.Context, from Position) (Batch, error) {
 	if !ok || p.err != nil {
 		p.Batch, p.err = r.Source.Poll(ctx, from)
 	}
-	if p.err == nil && p.More && !p.Empty() && p.Bytes <= int64(len(p.Events))*largeEvent {
+	if p.err == nil && p.More && !p.Empty() && !p.Large() {
 		r.start(ctx, p.To)
 	}
 	return p.Batch, p.err

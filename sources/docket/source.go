@@ -70,6 +70,7 @@ type memory struct {
 	rows  []exporter.Event // in the order in which they were read
 	batch []exporter.Event // sorted
 	ids   []int64
+	large bool // as of the batch
 }
 
 // New returns a Source that takes a connection from pool for each read.
@@ -99,7 +100,7 @@ func (s *Source) Poll(ctx context.Context, from exporter.Position) (exporter.Bat
 		return exporter.Batch{From: from, To: from}, nil
 	}
 	var b exporter.Batch
-	s.turn = 1 - s.turn
+	s.nextMemory()
 	poll := func(fast bool) error {
 		return s.read(ctx, func(ctx context.Context, t *tx) (err error) {
 			b, err = s.poll(ctx, t, from, fast)
@@ -229,7 +230,7 @@ func (s *Source) gatherEvidence(ctx context.Context, t *tx, b *exporter.Batch, b
 // Replay implements exporter.Source.
 func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (exporter.Batch, error) {
 	b := exporter.Batch{From: from, To: to}
-	s.turn = 1 - s.turn
+	s.nextMemory()
 	err := s.read(ctx, func(ctx context.Context, t *tx) error {
 		var around surroundings
 		var p page
@@ -249,7 +250,15 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 func (s *Source) sort(b *exporter.Batch) {
 	m := &s.memory[s.turn]
 	b.Sort(m.batch)
-	m.batch = b.Events
+	m.batch, m.large = b.Events, b.Large()
+}
+
+// nextMemory turns to the memory of the batch before the last one.
+func (s *Source) nextMemory() {
+	if last := &s.memory[s.turn]; last.large {
+		last.arena.reset()
+	}
+	s.turn = 1 - s.turn
 }
 
 // Visible implements exporter.Source.
