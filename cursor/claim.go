@@ -25,7 +25,8 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	c := &Cursor{store: s, name: name, owner: owner, ttl: ttl, renewed: time.Now()}
 	var state exporter.State
 	var holders string
-	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), binary, name, owner, ttl.Seconds()), &state.Dead, &holders)
+	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds()), &state.Dead, &holders)
+	resetReadOnly(s.pool, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, state, s.whyNot(ctx, name)
 	}

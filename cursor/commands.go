@@ -101,6 +101,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) (changed bool
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	tag, err := s.pool.Exec(ctx, s.sql(sql), args...)
+	resetReadOnly(s.pool, err)
 	return tag.RowsAffected() > 0, err
 }
 

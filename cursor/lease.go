@@ -32,8 +32,9 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	}
 	sent := time.Now()
 	var slow bool
-	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), binary, c.uid, c.epoch, c.owner,
+	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
 		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds()).Scan(&slow)
+	resetReadOnly(c.store.renewals, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
 	}
@@ -91,6 +92,7 @@ func (c *Cursor) Release(ctx context.Context, abandoned bool) error {
 	defer cancel()
 	tag, err := c.store.pool.Exec(ctx, c.store.sql(release), c.uid, c.epoch, c.owner,
 		c.dead.changed(c.dead.wanted), abandoned, c.begun.Number, c.begun.Attempt)
+	resetReadOnly(c.store.pool, err)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = c.settleRelease(ctx)
 	}

@@ -23,7 +23,7 @@ type row struct {
 // rowColumns are what scan reads, of {consumers} c.
 const rowColumns = `
     c.uid::text, c.epoch, c.revision, c.high_id, c.holes::text, c.batch, c.attempts,
-    c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, c.intent_hash,
+    c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, encode(c.intent_hash, 'hex'),
     coalesce(c.owner, ''), c.paused_reason, c.paused_detail, c.paused_by, c.paused_at`
 
 func scanRow(from pgx.Row, more ...any) (row, error) {

@@ -30,7 +30,7 @@ func (s *Store) BindSource(ctx context.Context, docketSchema string, systemID in
 func (s *Store) CheckSource(ctx context.Context, docketSchema string, systemID int64) error {
 	var boundSchema string
 	var boundID int64
-	err := s.pool.QueryRow(ctx, s.sql("SELECT docket_schema, system_identifier FROM {source}"), binary).Scan(&boundSchema, &boundID)
+	err := s.pool.QueryRow(ctx, s.sql("SELECT docket_schema, system_identifier FROM {source}")).Scan(&boundSchema, &boundID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -67,7 +67,7 @@ func (s *Status) State() string {
 func (s *Store) List(ctx context.Context) ([]Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" ORDER BY c.name"), binary)
+	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" ORDER BY c.name"))
 	if err != nil {
 		return nil, fmt.Errorf("list consumers: %w", err)
 	}
@@ -82,7 +82,7 @@ func (s *Store) List(ctx context.Context) ([]Status, error) {
 func (s *Store) Get(ctx context.Context, name string) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" WHERE c.name = $1::text"), binary, name)
+	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" WHERE c.name = $1::text"), name)
 	if err != nil {
 		return Status{}, fmt.Errorf("read consumer %s: %w", name, err)
 	}
@@ -98,7 +98,7 @@ func (s *Store) Get(ctx context.Context, name string) (Status, error) {
 
 const selectStatus = `
 SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempts,
-       c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, c.intent_hash, c.begun_at,
+       c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, encode(c.intent_hash, 'hex'), c.begun_at,
        c.epoch, coalesce(c.owner, ''), c.lease_until, coalesce(c.lease_until >= clock_timestamp(), false),
        c.caught_up_at, c.accepted_at, c.events_accepted, c.last_event_id, c.last_run_id, c.last_seq,
        (SELECT count(*) FROM {dead_letters} d WHERE d.consumer_uid = c.uid AND d.state IN ('open', 'held')),

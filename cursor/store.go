@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -37,9 +36,13 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	return &Store{pool: pool, renewals: renewals, names: tables(schema), longTransaction: time.Minute}
 }
 
-// binary asks for results in binary: their text depends on what a role or a
-// database has set, such as DateStyle and bytea_output.
-var binary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+// resetReadOnly looks at every error of the database. One that takes no writes may
+// be a standby to which an address led for a while: the pool connects anew.
+func resetReadOnly(pool *pgxpool.Pool, err error) {
+	if hasCode(err, "25006") {
+		pool.Reset()
+	}
+}
 
 // sql fills the quoted table names into a statement.
 func (s *Store) sql(text string) string { return s.names.Replace(text) }

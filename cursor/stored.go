@@ -2,6 +2,7 @@ package cursor
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -28,7 +29,7 @@ type storedIntent struct {
 	high         *int64
 	holes        *string
 	events, rows *int64
-	hash         []byte
+	hash         *string // hex: the text of a bytea depends on bytea_output
 }
 
 // value returns nil when no batch is in flight.
@@ -40,12 +41,13 @@ func (in storedIntent) value(number int64) (*exporter.Intent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(in.hash) != sha256.Size {
-		return nil, fmt.Errorf("read intent: its hash has %d bytes, want %d", len(in.hash), sha256.Size)
+	hash, err := hex.DecodeString(*in.hash)
+	if err != nil || len(hash) != sha256.Size {
+		return nil, fmt.Errorf("read intent: its hash is %q, want %d bytes in hex", *in.hash, sha256.Size)
 	}
 	return &exporter.Intent{
 		Number: number, Attempt: in.attempt, To: to,
-		Events: int(*in.events), Rows: int(*in.rows), Hash: [sha256.Size]byte(in.hash),
+		Events: int(*in.events), Rows: int(*in.rows), Hash: [sha256.Size]byte(hash),
 	}, nil
 }
 

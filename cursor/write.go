@@ -28,9 +28,7 @@ func (c *Cursor) write(ctx context.Context, want row, do func(context.Context) (
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	n, err := do(ctx)
-	if hasCode(err, "25006") { // read-only: the address may lead to the primary by now
-		c.store.pool.Reset()
-	}
+	resetReadOnly(c.store.pool, err)
 	if err == nil && n == 0 {
 		err = c.settle(ctx, &want)
 	}
@@ -58,7 +56,7 @@ func (c *Cursor) settle(ctx context.Context, want *row) error {
 
 // read returns the consumer as it is stored. One that was removed is fenced.
 func (c *Cursor) read(ctx context.Context, pool *pgxpool.Pool) (row, error) {
-	now, err := scanRow(pool.QueryRow(ctx, c.store.sql("SELECT "+rowColumns+" FROM {consumers} c WHERE c.uid = $1::text::uuid"), binary, c.uid))
+	now, err := scanRow(pool.QueryRow(ctx, c.store.sql("SELECT "+rowColumns+" FROM {consumers} c WHERE c.uid = $1::text::uuid"), c.uid))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return now, fmt.Errorf("%w: it was removed", exporter.ErrFenced)
 	}

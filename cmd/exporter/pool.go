@@ -67,6 +67,7 @@ func poolConfig(url DatabaseURL) (*pgxpool.Config, error) {
 		c.RuntimeParams["application_name"] = applicationName
 	}
 	c.RuntimeParams["client_encoding"] = "UTF8" // identities are made from texts
+	c.RuntimeParams["datestyle"] = "ISO"        // times are read as texts; poolers pass both on
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}

@@ -619,6 +619,32 @@ func TestRunRefusesAnImpossibleStart(t *testing.T) {
 	command(t, s.env, "run").want(t, exitUsage, "CONSUMER_ANALYTICS_START", "do not exist yet")
 }
 
+// What a database has set changes neither a start after a crash nor what people see.
+func TestDatabaseSettingsDoNotMatter(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.insert("r", 2)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 2)
+	pgtest.Until(t, 10*time.Second, "caught_up_at", func() bool { return s.status("analytics").CaughtUpAt != nil })
+	c.kill()
+	s.insert("r", 2)
+	c = start(t, s.env, afterBegin+" 1", "run")
+	c.awaitLine("at " + afterBegin)
+	c.kill()
+	for _, set := range []string{"bytea_output = escape", "DateStyle = 'German, DMY'", "IntervalStyle = sql_standard", "TimeZone = 'Asia/Kolkata'"} {
+		pgtest.Exec(t, s.pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+strings.ReplaceAll(set, "'", "''")+`', current_database()); END $$`)
+	}
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	command(t, s.env, "status").want(t, exitOK, "analytics")
+	pgtest.Until(t, 10*time.Second, "the lease to expire", func() bool {
+		return !pgtest.Value[bool](t, s.pool, `SELECT lease_until > clock_timestamp() FROM docket_export.consumers`)
+	})
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 4")
+	s.wantDelivered("analytics", "r", 4)
+	command(t, s.env, "check").want(t, exitOK)
+}
+
 // Bytes that are not UTF-8, from a database in SQL_ASCII, hold up nothing.
 func TestTextsThatAreNotUTF8AreDelivered(t *testing.T) {
 	utf8 := newSite(t)
