@@ -2,7 +2,7 @@
 # Installs what the demo and the tests need on Debian and Ubuntu, and nothing
 # that is there already.
 #
-#   tools/setup.sh [postgres|pgbouncer|gcc|namespaces|clickhouse|chdb|all] ...
+#   tools/setup.sh [postgres|pgbouncer|gcc|namespaces|clickhouse|chdb|prometheus|chromium|all] ...
 #
 #   postgres    PostgreSQL's server programs, 13 or newer (for the demo and tests)
 #   pgbouncer   PgBouncer (tests)
@@ -11,6 +11,8 @@
 #   clickhouse  Debian's ClickHouse server, an old one (tests)
 #   chdb        ClickHouse 26.7 as a library, 178 MB from npm (tests); it goes to
 #               ~/.cache/docket-exporter (XDG_CACHE_HOME), or CHDB_LIB names one
+#   prometheus  Prometheus and promtool, 22 MB (tests of alert rules and dashboard)
+#   chromium    Chromium and a font, 113 MB (tests of the status page)
 #   all         all of them (the default)
 #
 # Packages are installed without their services: no cluster is created and no
@@ -80,6 +82,14 @@ has_chdb() {
 	[ -f "${CHDB_LIB:-$chdb_cache/libchdb.so}" ]
 }
 
+has_prometheus() {
+	command -v prometheus >/dev/null && command -v promtool >/dev/null
+}
+
+has_chromium() {
+	command -v chromium >/dev/null || command -v google-chrome >/dev/null
+}
+
 # Fetches the library into the cache, under its name only once it is whole.
 fetch_chdb() {
 	if [ -n "${CHDB_LIB:-}" ]; then
@@ -113,6 +123,8 @@ packages_of() {
 	namespaces) echo util-linux iproute2 ;;
 	clickhouse) echo clickhouse-server ;;
 	chdb) command -v npm >/dev/null || echo npm ;; # what fetches it
+	prometheus) echo prometheus ;;
+	chromium) echo chromium fonts-dejavu-core ;;
 	esac
 }
 
@@ -120,14 +132,14 @@ parts=${*:-all}
 wanted=
 for part in $parts; do
 	case $part in
-	postgres | pgbouncer | gcc | namespaces | clickhouse | chdb) wanted="$wanted $part" ;;
-	all) wanted="$wanted postgres pgbouncer gcc namespaces clickhouse chdb" ;;
+	postgres | pgbouncer | gcc | namespaces | clickhouse | chdb | prometheus | chromium) wanted="$wanted $part" ;;
+	all) wanted="$wanted postgres pgbouncer gcc namespaces clickhouse chdb prometheus chromium" ;;
 	-h | --help | help)
 		sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
 		exit 0
 		;;
 	*)
-		say "unknown part '$part': one of postgres, pgbouncer, gcc, namespaces, clickhouse, chdb, all"
+		say "unknown part '$part': one of postgres, pgbouncer, gcc, namespaces, clickhouse, chdb, prometheus, chromium, all"
 		exit 2
 		;;
 	esac
