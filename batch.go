@@ -28,9 +28,19 @@ type Batch struct {
 	Bytes    int64       // encoded payloads and metadata of Events and Poison
 	More     bool        // a limit cut the batch: read again at once
 
+	Mark   *Mark     // the row of the highest id read so far; nil when it is as before
+	ReadAt time.Time // what was inserted before has been read once the batch is done, but for open ids; on the source's clock, zero when it is not known
+
 	Filled  int    // rows that were open ids in From
 	Dead    Ranges // ids that were dropped because they can never appear
 	Blocked []Hole // ids that are still open in To, with who keeps them open; at most a few
+}
+
+// Mark is a row that was read, by which a source can be known again.
+type Mark struct {
+	Identity
+	Hash       [sha256.Size]byte // over what the row holds
+	InsertedAt time.Time
 }
 
 // Hole is a range of open ids: handed out, not visible, and perhaps still to come.
@@ -216,6 +226,7 @@ type Acceptance struct {
 	Events      int       // accepted by the sink
 	Last        *Identity // the accepted event with the highest id; nil when there is none
 	DeadLetters []DeadLetter
+	Mark        *Mark   // as in Batch
 	Next        *Intent // the batch after it, which begins in the same write; nil when it is not known yet
 	Lost        *Loss   // rows of the intent that could not be read again
 }
@@ -241,4 +252,6 @@ type State struct {
 	Number   int64   // the last batch begun
 	Intent   *Intent // a batch begun and not accepted
 	Holders  []Holder
+	Mark     *Mark     // of the last batch accepted that had one
+	ReadAt   time.Time // as in Batch, of the last renewal
 }

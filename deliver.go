@@ -64,11 +64,12 @@ func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	next := r.next(b.To)
 	if err := r.accept(recordDelivery, Acceptance{
 		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: events,
-		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Next: next, Lost: lost,
+		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Mark: orElse(b.Mark, r.mark), Next: next, Lost: lost,
 	}); err != nil {
 		return err
 	}
 	r.begun = next
+	r.readUpTo(&b)
 	if len(b.Events) > 0 {
 		r.Metrics.accepted(events, time.Since(began))
 	}

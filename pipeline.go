@@ -57,9 +57,11 @@ const (
 type Progress struct {
 	Phase    Phase
 	At       Position
-	CaughtUp bool   // everything that the last read found is delivered, and it found all
-	Blocked  []Hole // as in Batch
-	Err      error  // why it is waiting; nil when it is idle
+	CaughtUp bool      // everything that the last read found is delivered, and it found all
+	Blocked  []Hole    // as in Batch
+	Polled   time.Time // when the source was last read with success
+	ReadAt   time.Time // as in Batch, at the position At
+	Err      error     // why it is waiting; nil when it is idle
 }
 
 // run is one call of Run.
@@ -72,7 +74,8 @@ type run struct {
 	at        Position // where we are
 	stored    Position // where the cursor is
 	storedAt  time.Time
-	others    int // rows between the stored position and the batch in hand that are not in it
+	mark      *Mark // of what was read since the last write
+	others    int   // rows between the stored position and the batch in hand that are not in it
 	dead      Ranges
 	number    int64
 	begun     *Intent // a batch that has begun with the record of the one before
@@ -100,6 +103,7 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 	r := &run{
 		Pipeline: p, source: &readAhead{Source: p.Source}, ctx: ctx, stop: stop,
 		at: from.Position, stored: from.Position, storedAt: time.Now(), dead: from.Dead, number: from.Number, uid: from.UID,
+		progress: Progress{ReadAt: from.ReadAt},
 	}
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -145,6 +149,8 @@ func (r *run) loop() error {
 			idle = leastWait
 		default:
 			r.at, r.dead, r.others = b.To, r.deadAfter(b), r.others+b.Rows
+			r.mark = orElse(b.Mark, r.mark)
+			r.readUpTo(&b)
 			r.Metrics.settled(&b)
 			if err := r.move(r.Once || time.Since(r.storedAt) >= moveEvery); err != nil {
 				return err
@@ -243,6 +249,7 @@ func (r *run) poll() (Batch, error) {
 		return Batch{}, err
 	}
 	r.Metrics.polled()
+	r.progress.Polled = time.Now()
 	r.progress.Blocked = b.Blocked
 	r.sayHeld()
 	return b, nil
@@ -264,7 +271,7 @@ func (r *run) move(now bool) error {
 	if !now || r.at.Equal(r.stored) {
 		return nil
 	}
-	return r.accept("move", Acceptance{Number: r.number, To: r.at, Dead: r.dead})
+	return r.accept("move", Acceptance{Number: r.number, To: r.at, Dead: r.dead, Mark: r.mark})
 }
 
 func (r *run) accept(what string, a Acceptance) error {
@@ -276,7 +283,14 @@ func (r *run) accept(what string, a Acceptance) error {
 	return nil
 }
 
+// readUpTo notes up to when the source has been read, now that b is done.
+func (r *run) readUpTo(b *Batch) {
+	if !b.ReadAt.IsZero() {
+		r.progress.ReadAt = b.ReadAt
+	}
+}
+
 // wrote notes what the cursor holds.
 func (r *run) wrote(at Position, dead Ranges) {
-	r.at, r.stored, r.dead, r.storedAt, r.others = at, at, dead, time.Now(), 0
+	r.at, r.stored, r.dead, r.storedAt, r.others, r.mark = at, at, dead, time.Now(), 0, nil
 }

@@ -24,8 +24,11 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	defer cancel()
 	c := &Cursor{store: s, name: name, owner: owner, ttl: ttl, renewed: time.Now()}
 	var state exporter.State
-	var holders string
-	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds()), &state.Dead, &holders)
+	var holders, dead string
+	var mark storedMark
+	var readAt *time.Time
+	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds()),
+		&dead, &holders, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at, &readAt)
 	resetReadOnly(s.pool, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, state, s.whyNot(ctx, name)
@@ -33,8 +36,17 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	if err == nil {
 		err = json.Unmarshal([]byte(holders), &state.Holders)
 	}
+	if err == nil {
+		state.Dead, err = exporter.ParseRanges(dead)
+	}
+	if err == nil {
+		state.Mark, err = mark.value()
+	}
 	if err != nil {
 		return nil, state, fmt.Errorf("claim consumer %s: %w", name, err)
+	}
+	if readAt != nil {
+		state.ReadAt = *readAt
 	}
 	c.uid, c.epoch = c.row.uid, c.row.epoch
 	c.dead.stored, c.dead.wanted = state.Dead, state.Dead
@@ -49,7 +61,7 @@ UPDATE {consumers} c
        updated_at = clock_timestamp()
  WHERE name = $1::text AND paused_at IS NULL
    AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text)
-RETURNING ` + rowColumns + `, dead::text, holders::text`
+RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at, read_at`
 
 // whyNot says why a claim changed nothing.
 func (s *Store) whyNot(ctx context.Context, name string) error {

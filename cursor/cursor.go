@@ -139,6 +139,7 @@ func (c *Cursor) accept(ctx context.Context, db execer, a exporter.Acceptance, d
 		text := clean(a.Last.RunID)
 		id, run, seq = &a.Last.EventID, &text, &a.Last.Seq
 	}
+	mark := storedMarkOf(a.Mark)
 	var next nextIntent
 	if in := a.Next; in != nil {
 		holes := in.To.Holes.String()
@@ -146,7 +147,8 @@ func (c *Cursor) accept(ctx context.Context, db execer, a exporter.Acceptance, d
 	}
 	tag, err := db.Exec(ctx, c.store.sql(accept), c.uid, c.epoch, c.row.revision,
 		a.To.High, a.To.Holes.String(), dead, a.Events, id, run, seq,
-		next.number, next.high, next.holes, next.events, next.rows, next.hash)
+		next.number, next.high, next.holes, next.events, next.rows, next.hash,
+		mark.id, mark.run, mark.seq, mark.hash, mark.at)
 	return tag.RowsAffected(), err
 }
 
@@ -170,6 +172,8 @@ UPDATE {consumers}
        events_accepted = events_accepted + $7::bigint,
        last_event_id = coalesce($8::bigint, last_event_id), last_run_id = coalesce($9::text, last_run_id),
        last_seq = coalesce($10::bigint, last_seq),
+       mark_event_id = coalesce($17::bigint, mark_event_id), mark_run_id = coalesce($18::text, mark_run_id),
+       mark_seq = coalesce($19::bigint, mark_seq), mark_hash = coalesce($20::bytea, mark_hash), mark_at = coalesce($21::timestamptz, mark_at),
        last_error = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error END,
        last_error_at = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error_at END,
        updated_at = clock_timestamp(), revision = revision + 1

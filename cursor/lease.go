@@ -15,6 +15,9 @@ import (
 // Heartbeat is what an owner tells with each renewal, for people to see.
 type Heartbeat struct {
 	CaughtUp  *time.Duration    // how long ago nothing was left to deliver; nil when that is not known
+	ReadAt    time.Time         // as in exporter.Batch; zero when it is not known
+	Polled    *time.Duration    // how long ago the source was read with success; nil when it has not been
+	Oldest    *time.Duration    // how long the oldest open id is known to be open; nil when none is
 	Holders   []exporter.Holder // transactions that keep ids open
 	LastError string            // what the consumer is stuck on; empty when it is not
 }
@@ -33,7 +36,8 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	sent := time.Now()
 	var slow bool
 	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
-		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds()).Scan(&slow)
+		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds(),
+		timeOrNull(h.ReadAt), seconds(h.Polled), seconds(h.Oldest)).Scan(&slow)
 	resetReadOnly(c.store.renewals, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
@@ -53,6 +57,9 @@ const renew = `
 UPDATE {consumers}
    SET lease_until = clock_timestamp() + $4::float8 * interval '1 second',
        caught_up_at = coalesce(clock_timestamp() - $5::float8 * interval '1 second', caught_up_at),
+       read_at = greatest(read_at, $9::timestamptz),
+       polled_at = coalesce(clock_timestamp() - $10::float8 * interval '1 second', polled_at),
+       oldest_hole_at = clock_timestamp() - $11::float8 * interval '1 second',
        holders = $6::text::jsonb,
        last_error = nullif($7::text, ''),
        last_error_at = CASE WHEN $7::text = '' THEN NULL

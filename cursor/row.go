@@ -1,8 +1,6 @@
 package cursor
 
 import (
-	"fmt"
-
 	"github.com/jackc/pgx/v5"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -51,17 +49,9 @@ func scanRow(from pgx.Row, more ...any) (row, error) {
 }
 
 // scan makes the row from a claim the cursor's belief.
-func (c *Cursor) scan(from pgx.Row, dead *exporter.Ranges, holders *string) error {
-	var text string
-	r, err := scanRow(from, &text, holders)
-	if err != nil {
-		return err
-	}
-	if *dead, err = exporter.ParseRanges(text); err != nil {
-		return fmt.Errorf("read dead ids: %w", err)
-	}
-	c.row = r
-	return nil
+func (c *Cursor) scan(from pgx.Row, more ...any) (err error) {
+	c.row, err = scanRow(from, more...)
+	return err
 }
 
 // same reports whether r says what want says, whoever wrote it.

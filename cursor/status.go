@@ -31,6 +31,10 @@ type Status struct {
 	CaughtUpAt     *time.Time // the owner last saw nothing left to deliver
 	AcceptedAt     *time.Time // a sink last accepted an event
 	EventsAccepted int64
+	PolledAt       *time.Time         // the owner last read the source with success
+	ReadAt         *time.Time         // what was inserted before has been read, but for open ids; on Docket's database clock
+	OldestHoleAt   *time.Time         // since when the oldest open id is known to be open; nil when none is
+	Mark           *exporter.Mark     // the row of the highest id read
 	Last           *exporter.Identity // the accepted event of the highest id in the newest batch that had one
 	DeadLetters    int64              // undecided ones: open and held
 	Losses         int64              // recorded, and not yet accepted by a person
@@ -105,6 +109,7 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        (SELECT count(*) FROM {losses} l WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL),
        coalesce(c.last_error, ''), c.last_error_at,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
+       c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, c.mark_hash, c.mark_at,
        c.holders::text, c.created_at, c.updated_at, clock_timestamp()
   FROM {consumers} c`
 
@@ -116,12 +121,14 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 	var lastID, lastSeq *int64
 	var lastRun *string
 	var holders string
+	var mark storedMark
 	err := row.Scan(&s.UID, &s.Name, &s.Kind, &p.high, &p.holes, &s.Batch, &in.attempt,
 		&in.high, &in.holes, &in.events, &in.rows, &in.hash, &s.BegunAt,
 		&s.Epoch, &s.Owner, &s.LeaseUntil, &s.LeaseLive,
 		&s.CaughtUpAt, &s.AcceptedAt, &s.EventsAccepted, &lastID, &lastRun, &lastSeq,
 		&s.DeadLetters, &s.Losses, &s.LastError, &s.LastErrorAt,
 		&pause.reason, &pause.detail, &pause.by, &pause.at,
+		&s.PolledAt, &s.ReadAt, &s.OldestHoleAt, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at,
 		&holders, &s.CreatedAt, &s.UpdatedAt, &s.Now)
 	if err != nil {
 		return s, err
@@ -131,6 +138,9 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 	}
 	s.Paused = pause.value()
 	if s.Position, err = p.value(); err != nil {
+		return s, err
+	}
+	if s.Mark, err = mark.value(); err != nil {
 		return s, err
 	}
 	if s.Intent, err = in.value(s.Batch); err != nil {

@@ -51,6 +51,36 @@ func (in storedIntent) value(number int64) (*exporter.Intent, error) {
 	}, nil
 }
 
+// storedMark is a mark; all NULL for none.
+type storedMark struct {
+	id, seq *int64
+	run     *string
+	hash    []byte
+	at      *time.Time
+}
+
+func storedMarkOf(m *exporter.Mark) storedMark {
+	if m == nil {
+		return storedMark{}
+	}
+	run := clean(m.RunID)
+	return storedMark{id: &m.EventID, seq: &m.Seq, run: &run, hash: m.Hash[:], at: &m.InsertedAt}
+}
+
+// value returns nil when nothing has been read.
+func (m storedMark) value() (*exporter.Mark, error) {
+	if m.id == nil {
+		return nil, nil
+	}
+	if len(m.hash) != sha256.Size {
+		return nil, fmt.Errorf("read mark: its hash has %d bytes, want %d", len(m.hash), sha256.Size)
+	}
+	return &exporter.Mark{
+		Identity: exporter.Identity{RunID: *m.run, Seq: *m.seq, EventID: *m.id},
+		Hash:     [sha256.Size]byte(m.hash), InsertedAt: *m.at,
+	}, nil
+}
+
 type storedPause struct {
 	reason, detail, by *string
 	at                 *time.Time

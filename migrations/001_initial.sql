@@ -36,6 +36,18 @@ CREATE TABLE @schema@.consumers (
     last_event_id   bigint,
     last_run_id     text,
     last_seq        bigint,
+    mark_event_id   bigint,
+    mark_run_id     text,
+    mark_seq        bigint,
+    mark_hash       bytea,
+    mark_at         timestamptz,
+    read_at         timestamptz,
+    polled_at       timestamptz,
+    oldest_hole_at  timestamptz,
+    until_high      bigint,
+    until_holes     int8multirange,
+    spec            jsonb,
+    finished_at     timestamptz,
     last_error      text,
     last_error_at   timestamptz,
     paused_at       timestamptz,
@@ -48,6 +60,8 @@ CREATE TABLE @schema@.consumers (
     CONSTRAINT holes_below_high CHECK (holes <@ int8multirange(int8range(NULL, high_id, '[]'))),
     CONSTRAINT intent_whole CHECK (
         num_nulls(intent_high, intent_holes, intent_events, intent_rows, intent_hash, begun_at) IN (0, 6)),
+    CONSTRAINT mark_whole CHECK (num_nulls(mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at) IN (0, 5)),
+    CONSTRAINT until_whole CHECK (num_nulls(until_high, until_holes) IN (0, 2)),
     CONSTRAINT lease_whole CHECK (num_nulls(owner, lease_until) IN (0, 2)),
     CONSTRAINT pause_whole CHECK (num_nulls(paused_at, paused_by, paused_reason, paused_detail) IN (0, 4))
 ) WITH (
@@ -77,6 +91,13 @@ COMMENT ON COLUMN @schema@.consumers.revision IS 'Raised by each write of positi
 COMMENT ON COLUMN @schema@.consumers.lease_until IS 'When another process may take the consumer, on the clock of this database.';
 COMMENT ON COLUMN @schema@.consumers.caught_up_at IS 'When the owner last saw nothing left to deliver.';
 COMMENT ON COLUMN @schema@.consumers.last_event_id IS 'With last_run_id and last_seq the accepted event of the highest id in the newest batch that had one.';
+COMMENT ON COLUMN @schema@.consumers.mark_event_id IS 'With mark_run_id, mark_seq and mark_hash the row of the highest id that has been read: a source in which it is another row is another source.';
+COMMENT ON COLUMN @schema@.consumers.mark_at IS 'inserted_at of that row.';
+COMMENT ON COLUMN @schema@.consumers.read_at IS 'What was inserted before this has been read, but for open ids; on the clock of Docket''s database.';
+COMMENT ON COLUMN @schema@.consumers.polled_at IS 'When the owner last read the source with success.';
+COMMENT ON COLUMN @schema@.consumers.oldest_hole_at IS 'Since when the oldest open id is known to be open; NULL when none is.';
+COMMENT ON COLUMN @schema@.consumers.until_high IS 'With until_holes the position at which a backfill ends.';
+COMMENT ON COLUMN @schema@.consumers.spec IS 'What a backfill was asked for.';
 COMMENT ON COLUMN @schema@.consumers.last_error IS 'What the owner is stuck on; NULL when it is not.';
 COMMENT ON COLUMN @schema@.consumers.paused_reason IS 'operator, or why the exporter paused it by itself.';
 COMMENT ON COLUMN @schema@.consumers.holders IS 'Transactions that keep ids open, as the owner last saw them; for people.';

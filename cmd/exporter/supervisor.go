@@ -186,7 +186,15 @@ func (s *supervisor) heartbeat() cursor.Heartbeat {
 		ago := time.Since(p.caughtUp)
 		h.CaughtUp = &ago
 	}
+	h.ReadAt = p.ReadAt
+	if !p.Polled.IsZero() {
+		ago := time.Since(p.Polled)
+		h.Polled = &ago
+	}
 	for _, hole := range p.Blocked {
+		if age := time.Since(hole.Since); h.Oldest == nil || age > *h.Oldest {
+			h.Oldest = &age
+		}
 		h.Holders = append(h.Holders, hole.Holders...)
 	}
 	if p.Err != nil {
