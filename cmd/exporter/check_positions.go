@@ -67,7 +67,7 @@ func (e *engine) checkConsumer(ctx context.Context, c ConsumerConfig, known []cu
 		found.failed(subject, explainDatabase(err))
 		return
 	}
-	text := fmt.Sprintf("NEW: it has no cursor yet and would begin at %s, after id %d", startText(c.Start), at.High)
+	text := fmt.Sprintf("NEW: it has no cursor yet and would begin at %s, after id %d", c.Start.String(), at.High)
 	if n := len(at.Holes); n > 0 {
 		text += fmt.Sprintf(" with %s of open ids", plural(int64(n), "range"))
 	}

@@ -13,7 +13,7 @@ type ConsumerConfig struct {
 	StartGiven bool   // START is set, so that a new history is meant
 
 	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file, clickhouse or pubsub." example:"file"`
-	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, or an RFC 3339 time. Ignored once the consumer has a cursor."`
+	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, id:120345, time:2026-11-29T08:00:00Z, run:RUN_ID or run:RUN_ID/SEQ. Ignored once the consumer has a cursor."`
 
 	Types   Patterns `env:"TYPES" docDefault:"all" desc:"Event types to export, separated by commas. * at the end stands for any ending, ! in front excludes."`
 	Tenants Patterns `env:"TENANTS" docDefault:"all" desc:"Tenants to export, written as for TYPES."`

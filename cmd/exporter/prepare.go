@@ -118,13 +118,13 @@ func (e *engine) createConsumers(ctx context.Context) error {
 			return err
 		}
 		created, err := e.store.Create(ctx, cursor.Consumer{
-			Name: c.Name, Kind: cursor.Live, Position: at, By: e.config.Exporter.Replica, Reason: "first run, start " + startText(c.Start),
+			Name: c.Name, Kind: cursor.Live, Position: at, By: e.config.Exporter.Replica, Reason: "first run, start " + c.Start.String(),
 		})
 		if err != nil {
 			return explainWrite(ctx, e.export, e.config.Database.Export, err)
 		}
 		if created {
-			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "open_ranges", len(at.Holes), "start", startText(c.Start))
+			e.log.Info("created the consumer", "consumer", c.Name, "at", at.High, "open_ranges", len(at.Holes), "start", c.Start.String())
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (e *engine) startOf(ctx context.Context, c ConsumerConfig, known []cursor.S
 			"correct the name, move a cursor with `exporter consumer rename`, or set %sSTART to begin a new history",
 			c.Name, strings.Join(left, ", "), c.Prefix()))
 	}
-	at, err := docket.StartPosition(ctx, e.docket, e.config.Database.DocketSchema, startText(c.Start))
+	at, err := docket.StartPosition(ctx, e.docket, e.config.Database.DocketSchema, c.Start.Place)
 	if errors.Is(err, docket.ErrStart) {
 		return at, usage(fmt.Errorf("%sSTART: %w", c.Prefix(), err))
 	}
@@ -163,20 +163,6 @@ func (e *engine) startOf(ctx context.Context, c ConsumerConfig, known []cursor.S
 			"consumer", c.Name, "cursors", left)
 	}
 	return at, err
-}
-
-// startText is a START as it is written in the environment.
-func startText(s Start) string {
-	switch {
-	case s.Latest:
-		return "latest"
-	case s.Position != nil:
-		return s.Position.String()
-	case !s.Time.IsZero():
-		return s.Time.Format(time.RFC3339Nano)
-	default:
-		return "earliest"
-	}
 }
 
 func waitFor(ctx context.Context, d time.Duration) bool {

@@ -3,43 +3,17 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
-	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/sources/docket"
 )
 
-// Start is where a new consumer begins. Exactly one field is set.
-type Start struct {
-	Earliest bool
-	Latest   bool
-	Position *exporter.Position
-	Time     time.Time
-}
+// Start is where a new consumer begins.
+type Start struct{ docket.Place }
 
-// UnmarshalText reads earliest, latest, a position or an RFC 3339 time.
-func (s *Start) UnmarshalText(text []byte) error {
-	*s = Start{}
-	switch string(text) {
-	case "earliest":
-		s.Earliest = true
-		return nil
-	case "latest":
-		s.Latest = true
-		return nil
-	}
-	if t, err := time.Parse(time.RFC3339Nano, string(text)); err == nil {
-		s.Time = t
-		return nil
-	}
-	p, err := exporter.ParsePosition(string(text))
-	if err != nil {
-		return fmt.Errorf("%q is no place to start; write earliest, latest, a position such as 120345, or a time such as 2026-01-31T00:00:00Z", text)
-	}
-	if p.High < 0 {
-		return fmt.Errorf("%q is below every id; write earliest, or a position from 0", text)
-	}
-	s.Position = &p
-	return nil
+// UnmarshalText reads a place in the events.
+func (s *Start) UnmarshalText(text []byte) (err error) {
+	s.Place, err = docket.ParsePlace(string(text))
+	return err
 }
 
 // Patterns select texts. A pattern is exact, ends in * for any ending, and is

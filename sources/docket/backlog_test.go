@@ -166,7 +166,7 @@ func TestBacklogInASchemaWithAnOddName(t *testing.T) {
 	if b, err := docket.ReadBacklog(t.Context(), d.pool, schema, exporter.Position{}, docket.Filters{}); err != nil || !b.Exact {
 		t.Errorf("backlog %+v, %v", b, err)
 	}
-	if p, err := docket.StartPosition(t.Context(), d.pool, schema, "latest"); err != nil || p.String() != "0" {
+	if p, err := docket.StartPosition(t.Context(), d.pool, schema, place(t, "latest")); err != nil || p.String() != "0" {
 		t.Errorf("start at %s, %v", p, err)
 	}
 }

@@ -50,10 +50,20 @@ func TestPlansAreBounded(t *testing.T) {
 		"caught up": {High: rows}, "near": {High: rows - 500}, "far": {High: 20_000}, "beyond the window": {},
 		"open ranges": {High: rows, Holes: exporter.Ranges{{Lo: 7, Hi: 7}, {Lo: 100, Hi: 900}, {Lo: 50_000, Hi: 50_000}}},
 	}
-	statements := map[string]statement{"earliest": table.earliestStatement(nil), "latest": table.recentStatement(nil, nil)}
+	statements := map[string]statement{"earliest": table.earliestStatement(nil)}
+	place := func(name, text string) {
+		p, err := ParsePlace(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		statements[name] = table.recentStatement(p, nil, nil)
+	}
+	place("latest", "latest")
+	place("an id", "id:20000")
+	place("a run", "run:r1")
+	place("an event of a run", "run:r1/2")
 	for name, ago := range map[string]time.Duration{"an old time": 48 * time.Hour, "a time": 24*time.Hour - 10*time.Minute, "a time to come": -time.Hour} {
-		at := time.Now().Add(-ago)
-		statements[name] = table.recentStatement(&at, nil)
+		place(name, time.Now().Add(-ago).Format(time.RFC3339))
 	}
 	for filter, f := range filters {
 		for position, p := range positions {

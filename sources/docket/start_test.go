@@ -1,6 +1,7 @@
 package docket_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,18 @@ func (s *session) insertAt(run string, seq int, at time.Time) int64 {
 	return id
 }
 
+func place(t *testing.T, text string) docket.Place {
+	t.Helper()
+	p, err := docket.ParsePlace(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func (d *database) start(start string) string {
 	d.t.Helper()
-	p, err := docket.StartPosition(d.t.Context(), d.pool, "public", start)
+	p, err := docket.StartPosition(d.t.Context(), d.pool, "public", place(d.t, start))
 	if err != nil {
 		d.t.Fatalf("start %s: %v", start, err)
 	}
@@ -138,6 +148,28 @@ func TestStartAtAPosition(t *testing.T) {
 	}
 }
 
+func TestStartAtAnIDOrARun(t *testing.T) {
+	d := open(t, docket.Options{})
+	a, b := d.session(), d.session()
+	a.runs("r1", "r2", "r2/9", "a:b")
+	b.insert("r1", 1) // 1
+	a.do("BEGIN")
+	a.insert("r2", 1)  // 2, open
+	b.insert("r1", 2)  // 3
+	b.insert("a:b", 1) // 4
+	b.insert("r2/9", 1)
+	for start, want := range map[string]string{
+		"id:1": "0", "id:3": "2-{[2,2]}", "id:6": "5-{[2,2]}", "3": "3",
+		"run:r1": "0", "run:r1/2": "2-{[2,2]}", "run:a:b": "3-{[2,2]}", "run:r2/9/1": "4-{[2,2]}",
+		"time:2026-01-31": "0", "time:2026-01-31T10:00Z": "0",
+	} {
+		if got := d.start(start); got != want {
+			t.Errorf("start %s at %s, want %s", start, got, want)
+		}
+	}
+	a.do("COMMIT")
+}
+
 func TestStartRefuses(t *testing.T) {
 	d := open(t, docket.Options{})
 	s := d.session()
@@ -146,26 +178,34 @@ func TestStartRefuses(t *testing.T) {
 	for start, want := range map[string]string{
 		"2":                   "docket_events_id_seq is at 1",
 		"5-{[7,7]}":           "open id 7 lies above 5",
-		"yesterday":           `start "yesterday" is no place in the events`,
+		"yesterday":           `"yesterday" is no place in the events`,
 		"2026-13-01":          "is no place in the events",
 		"2026-11-29 08:00:00": "is no place in the events",
+		"id:x":                "want a whole number after id:",
+		"id:3":                "docket_events_id_seq is at 1",
+		"run:":                "want a run's id after run:",
+		"run:nobody":          `run "nobody" has no events here`,
+		"run:r1/7":            `run "r1" has no event 7 here`,
+		"time:noon":           "is no place in the events",
+		"-5":                  "below every id",
 		"":                    "is no place in the events",
 	} {
-		_, err := docket.StartPosition(t.Context(), d.pool, "public", start)
+		place, err := docket.ParsePlace(start)
+		if err == nil {
+			_, err = docket.StartPosition(t.Context(), d.pool, "public", place)
+		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("start %q: %v, want %q", start, err, want)
 			continue
 		}
-		for _, value := range []string{"CONSUMER_…_START", "earliest", "latest", "120345", "2026-11-29T08:00:00Z"} {
-			if !strings.Contains(err.Error(), value) {
-				t.Errorf("start %q: %v does not name %s", start, err, value)
-			}
+		if !errors.Is(err, docket.ErrStart) {
+			t.Errorf("start %q: %v is not ErrStart", start, err)
 		}
 	}
 }
 
 func TestStartWithoutTables(t *testing.T) {
-	_, err := docket.StartPosition(t.Context(), readPool(t, pgtest.Database(t)), "public", "latest")
+	_, err := docket.StartPosition(t.Context(), readPool(t, pgtest.Database(t)), "public", place(t, "latest"))
 	if err == nil || !strings.Contains(err.Error(), "DOCKET_SCHEMA") {
 		t.Fatalf("error %v, want one that names DOCKET_SCHEMA", err)
 	}
