@@ -36,48 +36,54 @@ func (r *run) replay(in Intent) error {
 }
 
 // deliver sends a fresh batch.
-func (r *run) deliver(b Batch, attempt int) error {
+func (r *run) deliver(b Batch) error {
 	if len(b.Events) > 0 {
 		b.Number = r.number + 1
 	} else {
 		b.Number = r.number
 	}
-	return r.send(b, attempt, nil)
+	return r.send(b, 1, nil)
 }
 
-// send offers b to the sink until everything in it is accepted or rejected,
+// send offers b to the sink until everything in it is accepted or set aside,
 // then records it.
 func (r *run) send(b Batch, attempt int, lost *Loss) error {
 	began := time.Now()
 	b.Consumer, b.UID, b.Shape = r.Consumer, r.uid, r.Shape
 	d := &delivery{
-		run: r, batch: b, pending: b.Events, attempt: attempt, backoff: r.Backoff,
+		run: r, batch: b, pending: b.Events, attempt: attempt, backoff: r.Backoff, dead: HeldRuns{},
 		intent: Intent{Number: b.Number, To: b.To, Events: len(b.Events), Rows: b.Rows + r.others, Hash: b.Hash()},
 	}
-	for _, p := range b.Poison {
-		d.letters = append(d.letters, DeadLetter{Rejection: p})
-	}
-	if err := d.finish(); err != nil {
-		return err
-	}
-	events := len(b.Events) - (len(d.letters) - len(b.Poison))
-	next := r.next(b.To)
-	if err := r.accept(recordDelivery, Acceptance{
-		Number: b.Number, To: b.To, Dead: r.deadAfter(b), Events: events,
-		Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Mark: orElse(b.Mark, r.mark), Next: next, Lost: lost,
-	}); err != nil {
-		return err
+	d.setPoisonAside()
+	var next *Intent
+	for {
+		if err := d.finish(); err != nil {
+			return err
+		}
+		r.number = d.recordedNumber()
+		next = r.next(b.To)
+		err := r.accept(recordDelivery, Acceptance{
+			Number: r.number, To: b.To, Dead: r.deadAfter(b), Events: d.events(),
+			Last: lastOf(b.Events, d.letters), DeadLetters: d.letters, Mark: orElse(b.Mark, r.mark), Next: next, Lost: lost,
+		})
+		if released := (*ReleasedError)(nil); errors.As(err, &released) {
+			if err := d.takeBack(released); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		break
 	}
 	r.begun = next
 	r.readUpTo(&b)
-	if len(b.Events) > 0 {
-		r.Metrics.accepted(events, time.Since(began))
+	if d.offered {
+		r.Metrics.accepted(d.events(), time.Since(began))
 	}
 	r.Metrics.settled(&b)
-	for _, l := range d.letters {
-		r.Metrics.deadLetter(l.Class)
-		r.Log.Error("event put aside as a dead letter", "run_id", l.Event.RunID, "seq", l.Event.Seq, "event_id", l.Event.ID, "class", l.Class, "reason", l.Reason)
-	}
+	r.setAside(d.letters)
 	return nil
 }
 
@@ -101,8 +107,10 @@ type delivery struct {
 	intent  Intent
 	pending []Event // neither accepted nor a dead letter, in order
 	letters []DeadLetter
-	attempt int  // the next one
-	took    bool // the sink has accepted some of the batch
+	dead    HeldRuns // the runs of letters, where they hold their run
+	attempt int      // the next one
+	offered bool     // at least once
+	took    bool     // the sink has accepted some of the batch
 	backoff Backoff
 	failed  int   // attempts in a row that decided nothing
 	ended   error // why the run must end, whatever the sink says
@@ -114,7 +122,7 @@ var errNamed = errors.New("some events were rejected")
 
 // finish offers what is pending until nothing is.
 func (d *delivery) finish() error {
-	for len(d.pending) > 0 {
+	for d.expire(); len(d.pending) > 0; d.expire() {
 		before := len(d.pending)
 		err := d.offer(d.pending)
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
@@ -156,6 +164,7 @@ func (d *delivery) offer(events []Event) error {
 	b.Events, b.Attempt = events, d.attempt
 	d.number = b.Number
 	d.attempt++
+	d.offered = true
 	d.step(Delivering, nil)
 	err := d.Sink.Deliver(d.ctx, b)
 	var rejected *RejectedError
@@ -168,11 +177,8 @@ func (d *delivery) offer(events []Event) error {
 		d.ended = fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(d.ctx))
 		return d.ended
 	case errors.As(err, &rejected):
-		_, named := divide(events, rejected.Rejections)
-		for _, x := range named {
-			d.letter(x, b.Attempt)
-		}
-		if len(named) > 0 {
+		if named := divide(events, rejected.Rejections); len(named) > 0 {
+			d.putAside(named, b.Attempt)
 			d.Metrics.retry("rejected")
 			return errNamed
 		}
@@ -200,12 +206,6 @@ func (d *delivery) accepted(events, rest []Event) {
 		}
 	}
 	d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(e Event) bool { return done[e.Identity()] })
-}
-
-// letter sets an event aside.
-func (d *delivery) letter(x Rejection, attempts int) {
-	d.letters = append(d.letters, DeadLetter{Rejection: x, Attempts: attempts})
-	d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(e Event) bool { return e.Identity() == x.Event.Identity() })
 }
 
 // wait lets time pass before the next attempt. An error ends the run.
@@ -251,23 +251,20 @@ func (r *run) stopped() error {
 	return errStopped
 }
 
-// divide parts events into those that were refused, each once and as it was
-// offered, and the rest. A rejection of another event is none.
-func divide(events []Event, rejections []Rejection) (rest []Event, refused []Rejection) {
+// divide returns those of events that were refused, each once and as it was
+// offered. A rejection of another event is none.
+func divide(events []Event, rejections []Rejection) (refused []Rejection) {
 	named := make(map[Identity]Rejection, len(rejections))
 	for _, x := range rejections {
 		named[x.Event.Identity()] = x
 	}
 	for i := range events {
-		x, ok := named[events[i].Identity()]
-		if !ok {
-			rest = append(rest, events[i])
-			continue
+		if x, ok := named[events[i].Identity()]; ok {
+			x.Event = events[i]
+			refused = append(refused, x)
 		}
-		x.Event = events[i]
-		refused = append(refused, x)
 	}
-	return rest, refused
+	return refused
 }
 
 // lastOf returns the identity of the event with the highest id that is not

@@ -95,6 +95,8 @@ const (
 	PausedUnknownVersion = "unknown_envelope_version"
 	PausedUnknownShape   = "unknown_table_shape"
 	PausedSink           = "sink"
+	PausedDeadLetters    = "dead_letters" // more dead letters in an hour than allowed
+	PausedHeldEvents     = "held_events"  // more events held behind dead letters than are kept
 )
 
 // PauseError says that only a person can help: the consumer pauses with the
@@ -105,6 +107,16 @@ type PauseError struct {
 }
 
 func (e *PauseError) Error() string { return e.Reason + ": " + e.Detail }
+
+// ReleasedError is the answer of a cursor that was asked to record an event as
+// held while nothing of its run is undecided any more. Nothing was recorded.
+type ReleasedError struct {
+	Runs []string
+}
+
+func (e *ReleasedError) Error() string {
+	return fmt.Sprintf("%d runs are held no more", len(e.Runs))
+}
 
 // PanicError is a panic in a consumer, turned into an error so that the other
 // consumers of the process go on.

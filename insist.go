@@ -54,5 +54,6 @@ func (r *run) insist(phase Phase, what string, f func() error) error {
 // final reports whether trying again is pointless.
 func final(err error) bool {
 	var pause *PauseError
-	return errors.Is(err, ErrFenced) || errors.As(err, &pause)
+	var released *ReleasedError
+	return errors.Is(err, ErrFenced) || errors.As(err, &pause) || errors.As(err, &released)
 }

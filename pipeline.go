@@ -34,11 +34,17 @@ type Pipeline struct {
 	Linger        time.Duration // how long to wait for a batch to fill up; default not at all
 	SweepInterval time.Duration // between looks at ids declared dead; default 1 h
 	MaxAttempts   int           // at a batch, before an event that is refused alone is set aside; default 10
+	MaxAge        time.Duration // an event that occurred longer ago by this machine's clock is set aside, not sent; 0 for never
 	Once          bool          // return when caught up
 	Backoff       Backoff       // between attempts
 	Metrics       *ConsumerMetrics
 	Log           *slog.Logger
 	Progress      func(Progress) // told of every step; must return at once
+
+	// Held reads which runs are held. With it, an event that comes after a dead
+	// letter of its run is set aside as well, until a person has decided; nil
+	// delivers it.
+	Held func(ctx context.Context) (HeldRuns, error)
 }
 
 // Phase is what a pipeline is doing.
@@ -80,6 +86,7 @@ type run struct {
 	number    int64
 	begun     *Intent // a batch that has begun with the record of the one before
 	uid       string
+	held      HeldRuns // as of the last look, and what was set aside since
 	lastSweep time.Time
 	saidHeld  time.Time
 	progress  Progress
@@ -112,6 +119,9 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 		p.Metrics = NewMetrics(nil).Consumer(p.Consumer)
 	}
 	defer r.source.stop()
+	if err := r.loadHeld(); err != nil {
+		return r.ended(err)
+	}
 	if from.Intent != nil {
 		if err := r.replay(*from.Intent); err != nil {
 			return r.ended(err)
@@ -142,7 +152,7 @@ func (r *run) loop() error {
 		}
 		switch {
 		case !b.Empty():
-			if err := r.deliver(b, 1); err != nil {
+			if err := r.deliver(b); err != nil {
 				return err
 			}
 			r.speedUp()

@@ -52,9 +52,11 @@ func (d *delivery) sift(refused *RefusedError) error {
 	if limit := orElse(d.MaxAttempts, defaultMaxAttempts); !d.took || d.attempt <= limit {
 		return refused
 	}
-	for _, e := range stubborn {
-		d.letter(Rejection{Event: e, Class: orElse(refused.Class, ClassRefused), Reason: refused.Err.Error()}, d.attempt-1)
+	aside := make([]Rejection, len(stubborn))
+	for i, e := range stubborn {
+		aside[i] = Rejection{Event: e, Class: orElse(refused.Class, ClassRefused), Reason: refused.Err.Error()}
 	}
+	d.putAside(aside, d.attempt-1)
 	return nil
 }
 
