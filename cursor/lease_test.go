@@ -272,7 +272,9 @@ func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
 	lock, err := f.admin.Begin(t.Context())
 	must(t, err)
 	pgtest.Exec(t, lock, f.sql("SELECT FROM {consumers} FOR UPDATE"))
-	err = a.Renew(t.Context(), Heartbeat{})
+	patience, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	err = a.Renew(patience, Heartbeat{})
 	if err == nil || errors.Is(err, exporter.ErrFenced) {
 		t.Fatalf("renewing a locked row: %v, want an error that is no loss", err)
 	}

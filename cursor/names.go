@@ -10,7 +10,7 @@ import (
 // them, to quoted names.
 func tables(schema string) *strings.Replacer {
 	var pairs []string
-	for _, name := range []string{"source", "consumers", "dead_letters", "losses", "audit"} {
+	for _, name := range []string{"source", "consumers", "dead_letters", "losses", "audit", "replicas"} {
 		pairs = append(pairs, "{"+name+"}", pgx.Identifier{schema, name}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...)

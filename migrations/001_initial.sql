@@ -54,6 +54,7 @@ CREATE TABLE @schema@.consumers (
     paused_by       text,
     paused_reason   text,
     paused_detail   text,
+    letters_from    timestamptz,
     holders         jsonb NOT NULL DEFAULT '[]',
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -100,6 +101,7 @@ COMMENT ON COLUMN @schema@.consumers.until_high IS 'With until_holes the positio
 COMMENT ON COLUMN @schema@.consumers.spec IS 'What a backfill was asked for.';
 COMMENT ON COLUMN @schema@.consumers.last_error IS 'What the owner is stuck on; NULL when it is not.';
 COMMENT ON COLUMN @schema@.consumers.paused_reason IS 'operator, or why the exporter paused it by itself.';
+COMMENT ON COLUMN @schema@.consumers.letters_from IS 'When a person last resumed it after a pause for dead_letters: only those written since count towards its limit.';
 COMMENT ON COLUMN @schema@.consumers.holders IS 'Transactions that keep ids open, as the owner last saw them; for people.';
 
 CREATE TABLE @schema@.dead_letters (
@@ -127,10 +129,17 @@ CREATE TABLE @schema@.dead_letters (
     reason          text NOT NULL,
     attempts        integer NOT NULL,
     state           text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'replayed', 'discarded', 'held')),
+    replays         integer NOT NULL DEFAULT 0,
+    last_error      text,
+    claimed_by      text,
+    claimed_until   timestamptz,
     first_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    UNIQUE (consumer_uid, idempotency_key)
+    UNIQUE (consumer_uid, idempotency_key),
+    CONSTRAINT claim_whole CHECK (num_nulls(claimed_by, claimed_until) IN (0, 2))
 );
+CREATE INDEX dead_letters_recent ON @schema@.dead_letters (consumer_uid, first_at);
+CREATE INDEX dead_letters_run ON @schema@.dead_letters (consumer_uid, hashtextextended(run_id, 0)) WHERE state IN ('open', 'held');
 CREATE INDEX dead_letters_undecided ON @schema@.dead_letters (consumer_uid, state, id) WHERE state IN ('open', 'held');
 COMMENT ON TABLE @schema@.dead_letters IS 'Events a sink will never accept, whole, until a person decides. They outlive Docket''s rows and their consumer, so nothing here refers to consumers.';
 COMMENT ON COLUMN @schema@.dead_letters.consumer IS 'Name of the consumer; follows a rename.';
@@ -141,6 +150,11 @@ COMMENT ON COLUMN @schema@.dead_letters.batch IS 'Number of the batch in which i
 COMMENT ON COLUMN @schema@.dead_letters.class IS 'A fixed word, such as undecodable or too_large.';
 COMMENT ON COLUMN @schema@.dead_letters.reason IS 'What the sink said: at most 500 characters, no payload.';
 COMMENT ON COLUMN @schema@.dead_letters.attempts IS 'Deliveries tried before it was given up.';
+COMMENT ON COLUMN @schema@.dead_letters.state IS 'open: waits for a person. held: waits for an earlier event of its run. replayed: the sink has it. discarded: a person gave it up.';
+COMMENT ON COLUMN @schema@.dead_letters.replays IS 'Deliveries that a person has asked for.';
+COMMENT ON COLUMN @schema@.dead_letters.last_error IS 'Why the last of those failed.';
+COMMENT ON COLUMN @schema@.dead_letters.claimed_by IS 'The replay under way. It has nothing to do with the owner of the consumer.';
+COMMENT ON COLUMN @schema@.dead_letters.claimed_until IS 'When another replay may take it, on the clock of this database.';
 
 CREATE TABLE @schema@.losses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -163,6 +177,15 @@ COMMENT ON TABLE @schema@.losses IS 'Ranges of ids in which events are, or may b
 COMMENT ON COLUMN @schema@.losses.kind IS 'delivery_unknown: rows of a batch in flight were gone when it was sent again after a crash.';
 COMMENT ON COLUMN @schema@.losses.events IS 'Upper bound of the number of events.';
 COMMENT ON COLUMN @schema@.losses.accepted_at IS 'When a person took note; NULL until then.';
+
+CREATE TABLE @schema@.replicas (
+    name       text PRIMARY KEY,
+    seen_until timestamptz NOT NULL,
+    consumers  text[] NOT NULL
+);
+COMMENT ON TABLE @schema@.replicas IS 'The processes that run consumers, so that they can share them. It decides nothing about ownership: that is the lease in consumers.';
+COMMENT ON COLUMN @schema@.replicas.seen_until IS 'Until when the process counts, on the clock of this database; raised while it lives.';
+COMMENT ON COLUMN @schema@.replicas.consumers IS 'What it is configured to run.';
 
 CREATE TABLE @schema@.audit (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -218,7 +241,7 @@ COMMENT ON VIEW @schema@.export_status IS 'Where each consumer is and who owns i
 CREATE VIEW @schema@.export_dead_letters AS
 SELECT d.id, d.consumer, c.uid IS NULL AS consumer_removed, d.state, d.class, d.reason, d.attempts,
        d.run_id, d.seq, d.event_id, d.type, d.step, d.node_id, d.tenant_id, d.graph_id,
-       d.occurred_at, d.first_at, d.changed_at, d.batch, d.idempotency_key,
+       d.occurred_at, d.first_at, d.changed_at, d.batch, d.replays, d.last_error, d.idempotency_key,
        octet_length(d.payload) + octet_length(d.metadata) AS bytes
   FROM @schema@.dead_letters d
   LEFT JOIN @schema@.consumers c ON c.uid = d.consumer_uid;
