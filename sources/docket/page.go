@@ -29,7 +29,7 @@ type queries struct {
 	ranges     string // rows within ranges, without limits
 	ids        string // ids within ranges
 	runs       string // the run columns that fast leaves out
-	idle       string // whether nothing was handed out above High, $1, by the sequence $2
+	idle       string // the time, and whether nothing was handed out above High, $1, by the sequence $2
 	filter     [][]byte
 	filterOIDs []uint32
 }
@@ -66,7 +66,7 @@ func newQueries(t *table, f Filters) queries {
 	q.ranges = `SELECT ` + pageColumns + ` FROM (SELECT *, true AS taken FROM (` + within(joined, "") + join + `) e) p`
 	q.ids = within(`SELECT e.id`, ` LIMIT $1::int8`) + ` LIMIT $1::int8`
 	q.runs = `SELECT run_id, tenant_id, graph_id, graph_hash FROM ` + t.runs + ` WHERE run_id = ANY ($1::text[])`
-	q.idle = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END = $1::int8 AND tableoid = $2::oid
+	q.idle = `SELECT statement_timestamp(), CASE WHEN is_called THEN last_value ELSE last_value - 1 END = $1::int8 AND tableoid = $2::oid
 		AND NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM ` + t.events + ` WHERE id > $1::int8) FROM ` + t.sequence + ``
 	if f.Tenants.all() && f.Graphs.all() {
 		q.fast = `SELECT ` + pageColumns + ` FROM (SELECT *, NOT keep OR ` + size + ` <= ` + strconv.Itoa(fastSize) + ` AS taken FROM (` +
@@ -110,6 +110,7 @@ type page struct {
 	bare    bool  // read by queries.fast: the run columns are still to come
 	highest int64 // of ids; math.MinInt64 when there are none
 	bytes   int64 // encoded payloads and metadata
+	top     *topRow
 }
 
 // no is false in a column.
@@ -121,7 +122,7 @@ var no = []byte{0}
 func (s *Source) readPage(rr *pgconn.ResultReader, bare bool) (page, error) {
 	m := &s.memory[s.turn]
 	m.arena.reset()
-	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64, bare: bare}
+	p := page{rows: m.rows[:0], ids: m.ids[:0], highest: math.MinInt64, bare: bare, top: &m.top}
 	size := int64(0)
 	for rr.NextRow() {
 		v := rr.Values()
@@ -138,8 +139,15 @@ func (s *Source) readPage(rr *pgconn.ResultReader, bare bool) (page, error) {
 			}
 			continue
 		}
-		p.ids, p.highest = append(p.ids, id), max(p.highest, id)
+		p.ids = append(p.ids, id)
+		top := id > p.highest
+		if top {
+			p.highest, p.top.bare = id, false
+		}
 		if !boolAt(v[2]) {
+			if top {
+				p.top.keep(v)
+			}
 			continue
 		}
 		p.bytes += int64(len(v[15]) + len(v[16]))
@@ -150,7 +158,13 @@ func (s *Source) readPage(rr *pgconn.ResultReader, bare bool) (page, error) {
 			_, _ = rr.Close()
 			return page{}, err
 		}
+		if top {
+			p.top.event, p.top.poison = len(p.rows)-1, rejection != nil
+		}
 		if rejection != nil {
+			if top {
+				p.top.event = len(p.poison)
+			}
 			p.poison = append(p.poison, *rejection)
 			p.rows = p.rows[:len(p.rows)-1]
 		}

@@ -71,6 +71,7 @@ type memory struct {
 	batch []exporter.Event // sorted
 	ids   []int64
 	large bool // as of the batch
+	top   topRow
 }
 
 // New returns a Source that takes a connection from pool for each read.
@@ -96,8 +97,8 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 
 // Poll implements exporter.Source; the package comment describes it.
 func (s *Source) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
-	if s.isIdle(ctx, from) {
-		return exporter.Batch{From: from, To: from}, nil
+	if at, idle := s.isIdle(ctx, from); idle {
+		return exporter.Batch{From: from, To: from, ReadAt: at}, nil
 	}
 	var b exporter.Batch
 	s.nextMemory()
@@ -119,16 +120,16 @@ const lookAround = 5 * time.Second
 
 // isIdle reports whether nothing can have happened: without open ids, and with
 // no id handed out above the position, there is nothing to read. It spares an
-// idle database the plans of the statements of a poll.
-func (s *Source) isIdle(ctx context.Context, from exporter.Position) bool {
+// idle database the plans of the statements of a poll. at is the server's time
+// before it looked.
+func (s *Source) isIdle(ctx context.Context, from exporter.Position) (at time.Time, idle bool) {
 	if len(from.Holes) > 0 || s.around == nil || s.stale || time.Since(s.around.at) > lookAround {
-		return false
+		return at, false
 	}
-	var idle bool
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := s.pool.QueryRow(ctx, s.sql.idle, from.High, s.table.seqOID).Scan(&idle)
-	return err == nil && idle
+	err := s.pool.QueryRow(ctx, s.sql.idle, from.High, s.table.seqOID).Scan(&at, &idle)
+	return at, err == nil && idle
 }
 
 // errRunGone says that a run was deleted between its event and its columns.
@@ -149,7 +150,10 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 			return exporter.Batch{}, err
 		}
 	}
-	b := exporter.Batch{From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), Bytes: p.bytes, More: p.cut}
+	b := exporter.Batch{
+		From: from, Events: p.rows, Poison: p.poison, Rows: len(p.ids), Bytes: p.bytes, More: p.cut,
+		Mark: p.mark(from.High), ReadAt: p.readAt(from.High, !full && !p.cut, before.now),
+	}
 	read := rangesOf(p.ids)
 	filled := read.Intersect(from.Holes)
 	b.Filled = int(filled.Count())
@@ -241,6 +245,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 			return err
 		}
 		b.Events, b.Poison, b.Rows, b.Bytes = p.rows, p.poison, len(p.ids), p.bytes
+		b.Mark, b.ReadAt = p.mark(from.High), p.readAt(from.High, false, around.now)
 		return nil
 	})
 	s.sort(&b)

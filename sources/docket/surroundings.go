@@ -25,6 +25,7 @@ type surroundings struct {
 	started  time.Time
 	reset    time.Time // when the server's shared memory was made anew, as after the crash of a backend
 	flawed   bool      // the sequence hands ids out in blocks, or not one after the other
+	now      time.Time // the server's clock before the statement's snapshot
 	inserted int64     // end of the WAL
 	flushed  int64     // how much of it is on disk
 	oid      uint32    // of docket_events
@@ -52,6 +53,7 @@ SELECT pg_is_in_recovery(),
        coalesce((SELECT s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle FROM pg_sequence s WHERE s.seqrelid = q.tableoid), false),
        CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_insert_lsn() - '0/0')::int8 END,
        CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - '0/0')::int8 END,
+       statement_timestamp(),
        l.virtualtransaction, l.pid
 FROM ` + t.sequence + ` q ` + t.holdersJoin(),
 		read: func(rr *pgconn.ResultReader) (err error) {
@@ -85,11 +87,12 @@ func readSurroundings(rr *pgconn.ResultReader) (surroundings, error) {
 				s.reset = timeAt(v[8])
 			}
 			s.flawed, s.inserted, s.flushed = boolAt(v[9]), int8At(v[10]), int8At(v[11])
+			s.now = timeAt(v[12])
 		}
-		if v[12] != nil {
-			h := exporter.Holder{Transaction: string(v[12])}
-			if v[13] != nil {
-				h.PID = int4At(v[13])
+		if v[13] != nil {
+			h := exporter.Holder{Transaction: string(v[13])}
+			if v[14] != nil {
+				h.PID = int4At(v[14])
 			}
 			s.holders = append(s.holders, h)
 		}
