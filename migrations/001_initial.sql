@@ -47,6 +47,7 @@ CREATE TABLE @schema@.consumers (
     until_high      bigint,
     until_holes     int8multirange,
     spec            jsonb,
+    filter          jsonb,
     finished_at     timestamptz,
     last_error      text,
     last_error_at   timestamptz,
@@ -98,6 +99,7 @@ COMMENT ON COLUMN @schema@.consumers.read_at IS 'What was inserted before this h
 COMMENT ON COLUMN @schema@.consumers.polled_at IS 'When the owner last read the source with success.';
 COMMENT ON COLUMN @schema@.consumers.oldest_hole_at IS 'Since when the oldest open id is known to be open; NULL when none is.';
 COMMENT ON COLUMN @schema@.consumers.until_high IS 'With until_holes the position at which a backfill ends.';
+COMMENT ON COLUMN @schema@.consumers.filter IS 'Which events its owner was configured to deliver: lists of patterns under types, tenants and graphs; NULL until an owner has told.';
 COMMENT ON COLUMN @schema@.consumers.spec IS 'What a backfill was asked for.';
 COMMENT ON COLUMN @schema@.consumers.last_error IS 'What the owner is stuck on; NULL when it is not.';
 COMMENT ON COLUMN @schema@.consumers.paused_reason IS 'operator, or why the exporter paused it by itself.';
