@@ -28,6 +28,7 @@ type HTTPServer struct {
 	Registry      *prometheus.Registry
 	Live          func() error                // nil while the loop turns
 	Ready         func(context.Context) error // nil while the databases answer
+	Remark        func() string               // added to a yes of /readyz; may be nil
 	Log           *slog.Logger
 
 	listener net.Listener
@@ -95,7 +96,12 @@ func (s *HTTPServer) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		answer(w, "ready", s.Ready(ctx))
+		word := "ready"
+		err := s.Ready(ctx)
+		if err == nil && s.Remark != nil {
+			word += s.Remark()
+		}
+		answer(w, word, err)
 	})
 	return mux
 }

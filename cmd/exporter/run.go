@@ -10,13 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
-	"github.com/docket-exporter/exporter/lag"
 )
 
 const runHelp = `Export the events of every configured consumer until the process is asked to
@@ -77,16 +75,14 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 	e.pipes, e.out = p.pipes, p.stdout
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	e.metrics = exporter.NewMetrics(registry)
-	registry.MustRegister(lag.NewCollector(e.readLag, c.Exporter.Retention.Value(), log))
+	e.register(registry)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var group errgroup.Group
 	if addr := c.Exporter.listenAddr(once); addr != "" {
 		server := &HTTPServer{
 			Addr: addr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
-			Live: e.live, Ready: e.ready, Log: log,
+			Live: e.live, Ready: e.ready, Remark: e.missing.remark, Log: log,
 		}
 		if err := server.Listen(); err != nil {
 			return err
@@ -102,19 +98,22 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 
 // engine is what the consumers of one process share.
 type engine struct {
-	config  Config
-	once    bool
-	log     *slog.Logger
-	docket  *pgxpool.Pool
-	export  *pgxpool.Pool
-	renewal *pgxpool.Pool
-	store   *cursor.Store
-	system  int64 // identifier of Docket's server, once prepared
-	metrics *exporter.Metrics
-	pipes   pipes
-	out     io.Writer
+	config   Config
+	once     bool
+	log      *slog.Logger
+	docket   *pgxpool.Pool
+	export   *pgxpool.Pool
+	renewal  *pgxpool.Pool
+	store    *cursor.Store
+	system   int64 // identifier of Docket's server, once prepared
+	metrics  *exporter.Metrics
+	observer *observer
+	pipes    pipes
+	out      io.Writer
 
-	health health
+	health  health
+	missing missing
+	balance *balancer // nil with once
 }
 
 func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*engine, error) {
@@ -137,6 +136,7 @@ func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*eng
 		*pool.into = p
 	}
 	e.store = cursor.NewStore(e.export, e.renewal, c.Database.ExportSchema)
+	e.observer = newObserver(e.store, e.docket, c.Database.DocketSchema, c.Exporter.Retention.Value(), e.filterOf, log)
 	return e, nil
 }
 
@@ -174,6 +174,16 @@ func (e *engine) run(ctx context.Context) error {
 			end(errGraceOver)
 		})
 	})()
+	if !e.once {
+		e.balance = newBalancer(e.store, e.config.Exporter, e.log)
+		e.balance.announce(ctx)
+		sharing := make(chan struct{})
+		defer func() { <-sharing }()
+		go func() {
+			defer close(sharing)
+			e.balance.run(ctx)
+		}()
+	}
 	errs := make([]error, len(e.config.Consumers))
 	var group errgroup.Group
 	for i, c := range e.config.Consumers {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -26,6 +27,7 @@ type supervisor struct {
 	log      *slog.Logger
 	metrics  *exporter.ConsumerMetrics
 	stop     <-chan struct{}
+	leaving  <-chan struct{} // closed with stop, and when the consumer is given up
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {
@@ -42,6 +44,7 @@ func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
 		began := time.Now()
 		err := s.turn(work)
 		s.health.forget(s.consumer.Name)
+		s.missing.note(s.consumer.Name, errors.Is(err, cursor.ErrNotFound))
 		if err == nil {
 			return nil
 		}
@@ -64,13 +67,25 @@ func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
 	}
 }
 
+// errYielded and errGaveUp end a turn for the sake of a fair share.
+var (
+	errYielded = errors.New("another replica has fewer consumers and may take this one")
+	errGaveUp  = errors.New("given up to another replica")
+)
+
 // turn owns the consumer once.
 func (s *supervisor) turn(work context.Context) error {
+	if s.balance.yields(work, s.consumer.Name) {
+		return errYielded
+	}
+	defer s.balance.drop(s.consumer.Name)
 	own, state, err := s.store.Claim(work, s.consumer.Name, s.config.Exporter.Replica, s.config.Exporter.LeaseTTL.Value())
 	if err != nil {
 		return err
 	}
+	defer s.mayLeave(state)()
 	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.High, "open_ranges", len(state.Position.Holes))
+	s.tellFilter(work, own)
 	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
 		return bounded(ctx, func() error { return s.pipe(ctx, own, state) })
 	})
@@ -83,11 +98,34 @@ func (s *supervisor) turn(work context.Context) error {
 	if !errors.Is(err, exporter.ErrFenced) {
 		s.release(own, errors.Is(err, exporter.ErrAbandoned))
 	}
+	if err == nil && !s.once && !s.stopping() {
+		return errGaveUp
+	}
 	if errors.Is(err, exporter.ErrAbandoned) && errors.Is(err, errGraceOver) {
 		s.log.Warn("the batch in flight was abandoned; it is sent again at the next start")
 		return nil
 	}
 	return err
+}
+
+// mayLeave lets the balancer end the turn, and returns what ends that.
+func (s *supervisor) mayLeave(from exporter.State) (end func()) {
+	leaving := make(chan struct{})
+	leave := sync.OnceFunc(func() { close(leaving) })
+	s.leaving = leaving
+	go func() {
+		select {
+		case <-s.stop:
+		case <-leaving:
+		}
+		leave()
+	}()
+	s.balance.hold(s.consumer.Name, leave, func() (calm, settled bool) {
+		now := s.health.of(s.consumer.Name)
+		replaying := from.Intent != nil && now.At.Equal(from.Position)
+		return now.Phase == exporter.Waiting, !now.at.IsZero() && now.Err == nil && !replaying
+	})
+	return leave
 }
 
 // patience is how long after the end of its context a pipeline may take to return.
@@ -142,7 +180,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		Log:          s.log,
 		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p) },
 	}
-	if err := p.Run(ctx, s.stop, state); err != nil {
+	if err := p.Run(ctx, s.leaving, state); err != nil {
 		return err
 	}
 	if s.once {
@@ -171,7 +209,7 @@ func (s *supervisor) openSink(ctx context.Context) (sink, error) {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-s.stop:
+		case <-s.leaving:
 			return nil, nil
 		case <-time.After(wait):
 		}
@@ -216,6 +254,9 @@ func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error 
 func (s *supervisor) release(own *cursor.Cursor, abandoned bool) {
 	ctx, cancel := s.last()
 	defer cancel()
+	if s.stopping() {
+		s.balance.withdraw(ctx)
+	}
 	if err := own.Renew(ctx, s.heartbeat()); err != nil { // the last word about how far it came
 		s.log.Debug("no last heartbeat", "err", err)
 	}
@@ -253,6 +294,11 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 		s.metrics.Panicked()
 		level, what = slog.LevelError, "panic in the consumer; starting it again"
 		args = append(args, "stack", string(panicked.Stack))
+	case errors.Is(err, errYielded), errors.Is(err, errGaveUp):
+		wait, level, what, args = claimInterval, slog.LevelInfo, "standing by", []any{"because", err}
+	case errors.Is(err, cursor.ErrNotFound):
+		wait, level, what = pauseInterval, slog.LevelError, "the consumer does not exist any more and does not run: it was removed or renamed"
+		args = []any{"then", "take it out of EXPORTER_CONSUMERS, or name the new one there, and restart; a restart as it is creates it anew at its START"}
 	case errors.As(err, &owned):
 		wait, level, what = claimInterval, slog.LevelInfo, "standing by"
 		args = []any{"owner", owned.Owner}
