@@ -29,7 +29,8 @@ func (s *Store) Pause(ctx context.Context, name, by, reason string) (changed boo
 func (s *Store) Resume(ctx context.Context, name, by, reason string) (changed bool, err error) {
 	changed, err = s.exec(ctx, audited(
 		`c.name = $4::text AND c.paused_at IS NOT NULL`,
-		`paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL`,
+		`paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL,
+         letters_from = CASE WHEN c.paused_reason = 'dead_letters' THEN clock_timestamp() ELSE c.letters_from END`,
 	), by, "resume", reason, name)
 	return changed, s.judge(ctx, "resume", name, changed, err, func(status Status) bool { return status.Paused == nil })
 }
@@ -37,15 +38,17 @@ func (s *Store) Resume(ctx context.Context, name, by, reason string) (changed bo
 // Set moves the position to where a person wants it, also back, and forgets the
 // batch in flight. It raises epoch and batch number, so nothing the present
 // owner does counts any more; it keeps the lease until it notices or expires.
-// Dead ids above the new position are forgotten.
-func (s *Store) Set(ctx context.Context, name string, to exporter.Position, by, reason string) error {
+// A consumer that somebody owns is refused, unless takeOver says otherwise.
+// Dead ids above the new position are forgotten, and how far the source has
+// been read is unknown until it is read again.
+func (s *Store) Set(ctx context.Context, name string, to exporter.Position, takeOver bool, by, reason string) error {
 	changed, err := s.exec(ctx, audited(
-		`c.name = $4::text`,
+		`c.name = $4::text AND ($7::boolean OR `+notOwned+`)`,
 		`epoch = c.epoch + 1, revision = c.revision + 1, batch = c.batch + 1, attempts = 0,
-         high_id = $5::bigint, holes = $6::text::int8multirange,
+         high_id = $5::bigint, holes = $6::text::int8multirange, read_at = NULL, caught_up_at = NULL,
          dead = c.dead * int8multirange(int8range(NULL, $5::bigint, '[]')),
          intent_high = NULL, intent_holes = NULL, intent_events = NULL, intent_rows = NULL, intent_hash = NULL, begun_at = NULL`,
-	), by, "set", reason, name, to.High, to.Holes.String())
+	), by, "set", reason, name, to.High, to.Holes.String(), takeOver)
 	return s.judge(ctx, "set", name, changed, err, nil)
 }
 
@@ -129,8 +132,9 @@ func (s *Store) judge(ctx context.Context, command, name string, changed bool, e
 
 // SQLSTATE codes that are a person's mistake.
 const (
-	uniqueViolation = "23505"
-	checkViolation  = "23514"
+	uniqueViolation       = "23505"
+	checkViolation        = "23514"
+	insufficientPrivilege = "42501"
 )
 
 func hasCode(err error, code string) bool {

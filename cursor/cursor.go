@@ -26,6 +26,8 @@ type Cursor struct {
 	dead  deadIDs
 	wrote time.Time
 
+	lettersPerHour int // 0 is no limit
+
 	slow atomic.Bool // a long transaction is open: see pace
 
 	renewing sync.Mutex

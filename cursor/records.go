@@ -15,45 +15,62 @@ import (
 const maxReason = 500
 
 // acceptWithRecords moves the position and writes what it leaves behind, or
-// does neither. Records that exist already are those of an earlier attempt.
+// does neither.
 func (c *Cursor) acceptWithRecords(ctx context.Context, a exporter.Acceptance, dead *string) (changed int64, err error) {
 	err = pgx.BeginFunc(ctx, c.store.pool, func(tx pgx.Tx) error {
 		if changed, err = c.accept(ctx, tx, a, dead); err != nil || changed == 0 {
 			return err
 		}
+		if err := c.checkRate(ctx, tx, a.DeadLetters); err != nil {
+			return err
+		}
 		var b pgx.Batch
 		for i := range a.DeadLetters {
-			c.queueDeadLetter(&b, &a.DeadLetters[i])
+			if d := &a.DeadLetters[i]; d.Class != exporter.ClassHeld {
+				c.queueDeadLetter(&b, d, StateOpen)
+			}
 		}
 		if a.Lost != nil {
 			b.Queue(c.store.sql(insertLoss), c.uid, c.row.batch, a.Lost.IDs.Lo, a.Lost.IDs.Hi, a.Lost.Count, storable(a.Lost.Reason))
 		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("record dead letters and losses: %w", err)
+			return fmt.Errorf("record dead letters and losses: %w", deadLetterGrant(err))
 		}
-		return nil
+		return c.hold(ctx, tx, a.DeadLetters)
 	})
 	return changed, err
 }
 
-func (c *Cursor) queueDeadLetter(b *pgx.Batch, d *exporter.DeadLetter) {
+// deadLetterGrant names the privilege that is missing.
+func deadLetterGrant(err error) error {
+	if hasCode(err, insufficientPrivilege) {
+		return fmt.Errorf("INSERT and UPDATE on dead_letters are not granted (exporter migrate --print-grants); the position stays until they are: %w", err)
+	}
+	return err
+}
+
+func (c *Cursor) queueDeadLetter(b *pgx.Batch, d *exporter.DeadLetter, state string) {
 	e := &d.Event
 	b.Queue(c.store.sql(insertDeadLetter), c.uid,
 		e.ID, clean(e.RunID), e.Seq, clean(e.Type), e.Step, nullable(e.NodeID), nullable(e.ChannelID), nullable(e.TaskID),
 		nullable(e.TenantID), nullable(e.GraphID), nullable(e.GraphHash), present(e.EncodedPayload), present(e.EncodedMetadata),
-		timeOrNull(e.OccurredAt), timeOrNull(e.InsertedAt), e.Identity().Key(), c.row.batch, d.Class, storable(d.Reason), d.Attempts)
+		timeOrNull(e.OccurredAt), timeOrNull(e.InsertedAt), e.Identity().Key(), c.row.batch, d.Class, storable(d.Reason), d.Attempts, state)
 }
 
 // The consumer's present name is read in the statement, since a rename may
-// have come between.
+// have come between. An event that is there already was passed before a person
+// moved the position back: undecided it stays as it is, decided it is open again.
 const insertDeadLetter = `
-INSERT INTO {dead_letters} (consumer_uid, consumer, event_id, run_id, seq, type, step, node_id, channel_id, task_id,
-       tenant_id, graph_id, graph_hash, payload, metadata, occurred_at, inserted_at, idempotency_key, batch, class, reason, attempts)
+INSERT INTO {dead_letters} AS d (consumer_uid, consumer, event_id, run_id, seq, type, step, node_id, channel_id, task_id,
+       tenant_id, graph_id, graph_hash, payload, metadata, occurred_at, inserted_at, idempotency_key, batch, class, reason, attempts, state)
 SELECT c.uid, c.name, $2::bigint, $3::text, $4::bigint, $5::text, $6::integer, $7::text, $8::text, $9::text,
        $10::text, $11::text, $12::text, $13::bytea, $14::bytea, $15::timestamptz, $16::timestamptz, $17::text,
-       $18::bigint, $19::text, $20::text, $21::integer
+       $18::bigint, $19::text, $20::text, $21::integer, $22::text
   FROM {consumers} c WHERE c.uid = $1::text::uuid
-ON CONFLICT (consumer_uid, idempotency_key) DO NOTHING`
+ON CONFLICT (consumer_uid, idempotency_key) DO UPDATE
+   SET batch = excluded.batch, class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
+       state = excluded.state, last_error = NULL, claimed_by = NULL, claimed_until = NULL, changed_at = clock_timestamp()
+ WHERE d.state NOT IN ('open', 'held')`
 
 const insertLoss = `
 INSERT INTO {losses} (consumer_uid, consumer, kind, batch, first_id, last_id, events, reason)

@@ -28,16 +28,19 @@ type Status struct {
 	LeaseUntil *time.Time
 	LeaseLive  bool // somebody owns it and the lease has not expired
 
-	CaughtUpAt     *time.Time // the owner last saw nothing left to deliver
-	AcceptedAt     *time.Time // a sink last accepted an event
-	EventsAccepted int64
-	PolledAt       *time.Time         // the owner last read the source with success
-	ReadAt         *time.Time         // what was inserted before has been read, but for open ids; on Docket's database clock
-	OldestHoleAt   *time.Time         // since when the oldest open id is known to be open; nil when none is
-	Mark           *exporter.Mark     // the row of the highest id read
-	Last           *exporter.Identity // the accepted event of the highest id in the newest batch that had one
-	DeadLetters    int64              // undecided ones: open and held
-	Losses         int64              // recorded, and not yet accepted by a person
+	CaughtUpAt       *time.Time // the owner last saw nothing left to deliver
+	AcceptedAt       *time.Time // a sink last accepted an event
+	EventsAccepted   int64
+	PolledAt         *time.Time         // the owner last read the source with success
+	ReadAt           *time.Time         // what was inserted before has been read, but for open ids; on Docket's database clock
+	OldestHoleAt     *time.Time         // since when the oldest open id is known to be open; nil when none is
+	Mark             *exporter.Mark     // the row of the highest id read
+	Last             *exporter.Identity // the accepted event of the highest id in the newest batch that had one
+	DeadLetters      int64              // undecided ones: open and held
+	DeadLettersOpen  int64              // wait for a person
+	DeadLettersHeld  int64              // wait for an earlier event of their run
+	DeadLetterOldest *time.Time         // when the oldest undecided one was put aside; nil when there is none
+	Losses           int64              // recorded, and not yet accepted by a person
 
 	LastError   string // what the owner is stuck on; empty when it is not
 	LastErrorAt *time.Time
@@ -105,13 +108,16 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, encode(c.intent_hash, 'hex'), c.begun_at,
        c.epoch, coalesce(c.owner, ''), c.lease_until, coalesce(c.lease_until >= clock_timestamp(), false),
        c.caught_up_at, c.accepted_at, c.events_accepted, c.last_event_id, c.last_run_id, c.last_seq,
-       (SELECT count(*) FROM {dead_letters} d WHERE d.consumer_uid = c.uid AND d.state IN ('open', 'held')),
+       l.open, l.held, l.oldest,
        (SELECT count(*) FROM {losses} l WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL),
        coalesce(c.last_error, ''), c.last_error_at,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
        c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, c.mark_hash, c.mark_at,
        c.holders::text, c.created_at, c.updated_at, clock_timestamp()
-  FROM {consumers} c`
+  FROM {consumers} c
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE d.state = 'open') AS open, count(*) FILTER (WHERE d.state = 'held') AS held, min(d.first_at) AS oldest
+         FROM {dead_letters} d WHERE d.consumer_uid = c.uid AND d.state IN ('open', 'held')) l`
 
 func scanStatus(row pgx.CollectableRow) (Status, error) {
 	var s Status
@@ -126,7 +132,7 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 		&in.high, &in.holes, &in.events, &in.rows, &in.hash, &s.BegunAt,
 		&s.Epoch, &s.Owner, &s.LeaseUntil, &s.LeaseLive,
 		&s.CaughtUpAt, &s.AcceptedAt, &s.EventsAccepted, &lastID, &lastRun, &lastSeq,
-		&s.DeadLetters, &s.Losses, &s.LastError, &s.LastErrorAt,
+		&s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.Losses, &s.LastError, &s.LastErrorAt,
 		&pause.reason, &pause.detail, &pause.by, &pause.at,
 		&s.PolledAt, &s.ReadAt, &s.OldestHoleAt, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at,
 		&holders, &s.CreatedAt, &s.UpdatedAt, &s.Now)
@@ -136,6 +142,7 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 	if lastID != nil && lastRun != nil && lastSeq != nil {
 		s.Last = &exporter.Identity{RunID: *lastRun, Seq: *lastSeq, EventID: *lastID}
 	}
+	s.DeadLetters = s.DeadLettersOpen + s.DeadLettersHeld
 	s.Paused = pause.value()
 	if s.Position, err = p.value(); err != nil {
 		return s, err
