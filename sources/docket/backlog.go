@@ -3,6 +3,7 @@ package docket
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -23,7 +24,22 @@ const (
 )
 
 // backlogTimeout bounds the read on the server.
-const backlogTimeout = 10 * time.Second
+const backlogTimeout = 5 * time.Second
+
+// Rest is what a consumer has before it.
+type Rest struct {
+	After   exporter.Position
+	Until   int64 // the last id it wants; 0 for all to come
+	Filters Filters
+}
+
+// until is Until as a bound.
+func (r Rest) until() int64 {
+	if r.Until == 0 {
+		return math.MaxInt64
+	}
+	return r.Until
+}
 
 // Backlog is what a consumer has not been given yet, as one snapshot shows it.
 type Backlog struct {
@@ -44,10 +60,10 @@ type Backlog struct {
 	Oldest time.Time
 }
 
-// ReadBacklog reads how far a consumer at a position is behind, with a bounded
-// number of index entries. It fails on a standby, whose rows may be behind,
-// and where the sequence is below the position: the backlog is then unknown.
-func ReadBacklog(ctx context.Context, pool *pgxpool.Pool, schema string, at exporter.Position, f Filters) (Backlog, error) {
+// ReadBacklog reads how far a consumer is behind, with a bounded number of
+// index entries. It fails on a standby, whose rows may be behind, and where the
+// sequence is below the position: the backlog is then unknown.
+func ReadBacklog(ctx context.Context, pool *pgxpool.Pool, schema string, rest Rest) (Backlog, error) {
 	t := &table{schema: schema, events: quote(schema) + ".docket_events", runs: quote(schema) + ".docket_runs"}
 	var b Backlog
 	var recovery bool
@@ -62,14 +78,14 @@ func ReadBacklog(ctx context.Context, pool *pgxpool.Pool, schema string, at expo
 	if t.sequence == "" {
 		return Backlog{}, fmt.Errorf("read the backlog of %s: its id owns no sequence", t.events)
 	}
-	if err := x.run(ctx, t.backlogStatement(at, f, &b, &recovery)); err != nil {
+	if err := x.run(ctx, t.backlogStatement(rest, &b, &recovery)); err != nil {
 		return Backlog{}, fmt.Errorf("read the backlog of %s: %w", t.events, err)
 	}
 	if recovery {
 		return Backlog{}, errRecovery
 	}
-	if b.Head < at.High {
-		return Backlog{}, fmt.Errorf("read the backlog of %s: the id sequence %s is at %d, but the position is %d", t.events, t.sequence, b.Head, at.High)
+	if b.Head < rest.After.High {
+		return Backlog{}, fmt.Errorf("read the backlog of %s: the id sequence %s is at %d, but the position is %d", t.events, t.sequence, b.Head, rest.After.High)
 	}
 	return b, nil
 }
@@ -92,29 +108,29 @@ func (t *table) sequenceStatement() statement {
 	}
 }
 
-func (t *table) backlogStatement(at exporter.Position, f Filters, into *Backlog, recovery *bool) statement {
-	los, his := rangeArrays(at.Holes)
+func (t *table) backlogStatement(rest Rest, into *Backlog, recovery *bool) statement {
+	los, his := rangeArrays(rest.After.Holes)
 	st := statement{
-		values: [][]byte{strconv.AppendInt(nil, at.High, 10), los, his},
-		types:  []uint32{pgtype.Int8OID, pgtype.Int8ArrayOID, pgtype.Int8ArrayOID},
+		values: [][]byte{strconv.AppendInt(nil, rest.After.High, 10), los, his, strconv.AppendInt(nil, rest.until(), 10)},
+		types:  []uint32{pgtype.Int8OID, pgtype.Int8ArrayOID, pgtype.Int8ArrayOID, pgtype.Int8OID},
 		read: func(rr *pgconn.ResultReader) error {
 			for rr.NextRow() {
-				*recovery = readBacklog(rr.Values(), at, into)
+				*recovery = readBacklog(rr.Values(), rest, into)
 			}
 			_, err := rr.Close()
 			return err
 		},
 	}
-	condition, patterns := f.condition(4)
+	condition, patterns := rest.Filters.condition(5)
 	for _, p := range patterns {
 		st.values, st.types = append(st.values, []byte(p)), append(st.types, pgtype.TextArrayOID)
 	}
-	st.sql = t.backlogSQL(condition, !f.Tenants.all() || !f.Graphs.all())
+	st.sql = t.backlogSQL(condition, !rest.Filters.Tenants.all() || !rest.Filters.Graphs.all())
 	return st
 }
 
-// backlogSQL takes $1 High, $2 and $3 the ends of the open ranges, $4… the
-// filter's patterns. A LATERAL with a LIMIT is always looked up row by row: a
+// backlogSQL takes $1 High, $2 and $3 the ends of the open ranges, $4 the last
+// id, $5… the filter's patterns. A LATERAL with a LIMIT is always looked up row by row: a
 // join could choose to read all runs.
 func (t *table) backlogSQL(condition string, ofRun bool) string {
 	typeOf, runOf := "", ""
@@ -130,10 +146,10 @@ func (t *table) backlogSQL(condition string, ofRun bool) string {
 		FROM (SELECT e.inserted_at, ` + condition + ` AS keep FROM `
 	return fmt.Sprintf(`
 WITH beyond AS MATERIALIZED (
-	SELECT id FROM %[1]s WHERE id > $1 ORDER BY id OFFSET %[3]d LIMIT 1
+	SELECT id FROM %[1]s WHERE id > $1 AND id <= $4 ORDER BY id OFFSET %[3]d LIMIT 1
 ), above AS MATERIALIZED (
 	`+measured+`(
-		SELECT x.inserted_at, x.type, x.run_id FROM %[1]s x WHERE x.id > $1 ORDER BY x.id
+		SELECT x.inserted_at, x.type, x.run_id FROM %[1]s x WHERE x.id > $1 AND x.id <= $4 ORDER BY x.id
 		LIMIT CASE WHEN EXISTS (SELECT FROM beyond) THEN %[4]d ELSE %[3]d END) e%[6]s) k
 ), open AS MATERIALIZED (
 	`+measured+`(
@@ -142,7 +158,7 @@ WITH beyond AS MATERIALIZED (
 		LIMIT %[3]d + 1) e%[6]s) k
 ), aged AS (
 	SELECT w.inserted_at FROM (SELECT inserted_at, id FROM %[1]s ORDER BY inserted_at, id LIMIT %[5]d) w%[7]s%[6]s
-	WHERE w.id > $1 AND EXISTS (SELECT FROM beyond) AND %[8]s
+	WHERE w.id > $1 AND w.id <= $4 AND EXISTS (SELECT FROM beyond) AND %[8]s
 	ORDER BY w.inserted_at, w.id LIMIT 1
 )
 SELECT pg_is_in_recovery(), clock_timestamp(),
@@ -153,12 +169,12 @@ FROM %[2]s q CROSS JOIN above CROSS JOIN open`,
 		t.events, t.sequence, countedRows, nearRows, agedRows, runOf, typeOf, condition)
 }
 
-func readBacklog(v [][]byte, at exporter.Position, into *Backlog) (recovery bool) {
+func readBacklog(v [][]byte, rest Rest, into *Backlog) (recovery bool) {
 	into.Now, into.Head = timeAt(v[1]), int8At(v[2])
 	into.Exact = !boolAt(v[3])
 	into.Events = int8At(v[4]) + int8At(v[6])
 	if !into.Exact {
-		into.Events = max(into.Head-at.High, 0) + int8At(v[5])
+		into.Events = max(min(into.Head, rest.until())-rest.After.High, 0) + int8At(v[5])
 	}
 	if v[7] != nil {
 		into.Oldest = timeAt(v[7])

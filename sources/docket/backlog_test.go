@@ -18,7 +18,7 @@ func (d *database) backlog(at string, f docket.Filters) docket.Backlog {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	b, err := docket.ReadBacklog(d.t.Context(), d.pool, "public", p, f)
+	b, err := docket.ReadBacklog(d.t.Context(), d.pool, "public", docket.Rest{After: p, Filters: f})
 	if err != nil {
 		d.t.Fatalf("backlog at %s: %v", at, err)
 	}
@@ -85,6 +85,26 @@ func TestBacklog(t *testing.T) {
 	d.wantBacklog("3-{[1,2]}", docket.Filters{Graphs: notTree}, 2, true, 9)
 }
 
+// What ends at an id is not behind with what comes after.
+func TestBacklogUpToAnID(t *testing.T) {
+	d := open(t, docket.Options{})
+	s := d.session()
+	s.runs("r1")
+	now := time.Now()
+	for i := range 5 {
+		s.insertAt("r1", i+1, now.Add(-time.Duration(i)*time.Minute)) // the later, the older
+	}
+	for until, want := range map[int64]int64{0: 4, 1: 0, 3: 2, 5: 4, 9: 4} {
+		b, err := docket.ReadBacklog(t.Context(), d.pool, "public", docket.Rest{After: exporter.Position{High: 1}, Until: until})
+		if err != nil || b.Events != want || !b.Exact {
+			t.Errorf("until %d: %+v, %v; want %d events", until, b, err, want)
+		}
+		if until == 3 && b.Now.Sub(b.Oldest).Round(time.Minute) != 2*time.Minute {
+			t.Errorf("until 3 the oldest is %v old", b.Now.Sub(b.Oldest))
+		}
+	}
+}
+
 // What is in flight is not yet undelivered: it has no row that anybody sees.
 func TestBacklogDoesNotCountInvisibleRows(t *testing.T) {
 	d := open(t, docket.Options{})
@@ -147,12 +167,12 @@ func TestBacklogIsUnknown(t *testing.T) {
 		"position above the sequence": {"public", exporter.Position{High: 7}, "is at 0, but the position is 7"},
 		"no table":                    {"other", exporter.Position{}, "other"},
 	} {
-		if _, err := docket.ReadBacklog(t.Context(), d.pool, c.schema, c.at, docket.Filters{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := docket.ReadBacklog(t.Context(), d.pool, c.schema, docket.Rest{After: c.at}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	d.session().do("ALTER SEQUENCE docket_events_id_seq OWNED BY NONE")
-	if _, err := docket.ReadBacklog(t.Context(), d.pool, "public", exporter.Position{}, docket.Filters{}); err == nil || !strings.Contains(err.Error(), "owns no sequence") {
+	if _, err := docket.ReadBacklog(t.Context(), d.pool, "public", docket.Rest{}); err == nil || !strings.Contains(err.Error(), "owns no sequence") {
 		t.Errorf("without a sequence: %v", err)
 	}
 }
@@ -163,7 +183,7 @@ func TestBacklogInASchemaWithAnOddName(t *testing.T) {
 	if err := docketsim.Install(t.Context(), pgtest.Connect(t, d.dsn), schema); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := docket.ReadBacklog(t.Context(), d.pool, schema, exporter.Position{}, docket.Filters{}); err != nil || !b.Exact {
+	if b, err := docket.ReadBacklog(t.Context(), d.pool, schema, docket.Rest{}); err != nil || !b.Exact {
 		t.Errorf("backlog %+v, %v", b, err)
 	}
 	if p, err := docket.StartPosition(t.Context(), d.pool, schema, place(t, "latest")); err != nil || p.String() != "0" {
@@ -178,7 +198,7 @@ func TestStandbyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn := pgtest.Standby(t, primary, pgserver.Options{}).URL("postgres")
-	if _, err := docket.ReadBacklog(t.Context(), readPool(t, dsn), "public", exporter.Position{}, docket.Filters{}); err == nil || !strings.Contains(err.Error(), "standby") {
+	if _, err := docket.ReadBacklog(t.Context(), readPool(t, dsn), "public", docket.Rest{}); err == nil || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("backlog from a standby: %v", err)
 	}
 	wantFinding(t, check(t, dsn, "public"), docket.Fail, "standby", "target_session_attrs=read-write")

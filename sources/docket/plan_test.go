@@ -67,8 +67,9 @@ func TestPlansAreBounded(t *testing.T) {
 	}
 	for filter, f := range filters {
 		for position, p := range positions {
-			statements["backlog, "+position+", "+filter] = table.backlogStatement(p, f, nil, nil)
+			statements["backlog, "+position+", "+filter] = table.backlogStatement(Rest{After: p, Filters: f}, nil, nil)
 		}
+		statements["backlog, up to an id, "+filter] = table.backlogStatement(Rest{Until: 15_000, Filters: f}, nil, nil)
 	}
 	for name, st := range statements {
 		t.Run(name, func(t *testing.T) {
