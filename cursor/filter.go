@@ -19,6 +19,9 @@ type Filter struct {
 	Graphs  []string `json:"graphs,omitempty"`
 }
 
+// All reports whether the consumer wants every event.
+func (f *Filter) All() bool { return len(f.Types)+len(f.Tenants)+len(f.Graphs) == 0 }
+
 // SetFilter tells everybody which events the owner delivers, so that any
 // process can tell how many are left. It returns exporter.ErrFenced when the
 // consumer has another owner.
@@ -49,17 +52,13 @@ WITH mine AS (
      WHERE uid = $1::text::uuid AND epoch = $2::bigint AND owner = $3::text AND filter IS DISTINCT FROM $4::text::jsonb)
 SELECT EXISTS (SELECT FROM mine)`
 
-// Scope is what of the source belongs to a consumer, and what of it is open
-// beyond the position.
+// Scope is what of the source a consumer wants.
 type Scope struct {
 	Filter   *Filter            // nil when no owner has told it yet
 	Until    *exporter.Position // where a backfill ends; nil when it does not
 	Finished *time.Time         // when a backfill ended; nil when it has not
 
-	DeadLettersOpen  int64      // waiting for a decision
-	DeadLettersHeld  int64      // waiting behind an open one of their run
-	DeadLetterOldest *time.Time // when the oldest of both was put aside; nil when there is none
-	LostEvents       int64      // upper bound over the losses that no person has accepted
+	LostEvents int64 // the most events in losses that no person has accepted
 }
 
 // Scopes returns the scope of every consumer by its uid.
@@ -83,19 +82,14 @@ func (s *Store) Scopes(ctx context.Context) (map[string]Scope, error) {
 }
 
 const selectScopes = `
-SELECT c.uid::text, c.filter::text, c.until_high, c.until_holes::text, c.finished_at, d.open, d.held, d.oldest, l.events
-  FROM {consumers} c
- CROSS JOIN LATERAL (
-       SELECT count(*) FILTER (WHERE state = 'open') AS open, count(*) FILTER (WHERE state = 'held') AS held, min(first_at) AS oldest
-         FROM {dead_letters} WHERE consumer_uid = c.uid AND state IN ('open', 'held')) d
- CROSS JOIN LATERAL (
-       SELECT coalesce(sum(events), 0)::bigint AS events
-         FROM {losses} WHERE consumer_uid = c.uid AND accepted_at IS NULL) l`
+SELECT c.uid::text, c.filter::text, c.until_high, c.until_holes::text, c.finished_at,
+       (SELECT coalesce(sum(l.events), 0)::bigint FROM {losses} l WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL)
+  FROM {consumers} c`
 
 func scanScope(row pgx.CollectableRow) (uid string, s Scope, err error) {
 	var filter, holes *string
 	var high *int64
-	err = row.Scan(&uid, &filter, &high, &holes, &s.Finished, &s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.LostEvents)
+	err = row.Scan(&uid, &filter, &high, &holes, &s.Finished, &s.LostEvents)
 	if err == nil && filter != nil {
 		err = json.Unmarshal([]byte(*filter), &s.Filter)
 	}

@@ -2,9 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/lag"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
@@ -18,34 +26,186 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// readLag returns the state of every consumer in the database, whoever owns
-// it, so that the graphs go on when an owner dies. The filter of a consumer
-// that this process does not configure is unknown; its backlog counts all rows.
-func (e *engine) readLag(ctx context.Context) ([]lag.Consumer, error) {
-	known, err := e.store.List(ctx)
+// observer reads the state of every consumer in the database, whoever owns it,
+// so that the graphs go on when an owner dies. A finished backfill is not one.
+type observer struct {
+	store  *cursor.Store
+	docket *pgxpool.Pool
+	schema string // of Docket's tables
+	watch  *lag.Watch
+
+	// configured are the filters that this process gives a consumer, used until
+	// the consumer's owner has told its own.
+	configured func(consumer string) (docket.Filters, bool)
+
+	log *slog.Logger
+
+	mu   sync.Mutex
+	seen []observed // by the last read
+}
+
+// observed is all that is known of one consumer.
+type observed struct {
+	Status cursor.Status
+	Scope  cursor.Scope
+	Lag    lag.Consumer
+	Err    error // why the backlog is unknown
+}
+
+func newObserver(store *cursor.Store, pool *pgxpool.Pool, schema string, retention time.Duration,
+	configured func(string) (docket.Filters, bool), log *slog.Logger,
+) *observer {
+	o := &observer{store: store, docket: pool, schema: schema, configured: configured, log: log}
+	o.watch = lag.NewWatch(o.read, retention, log)
+	return o
+}
+
+// latest returns what is known of all consumers, by name. A read that many
+// share at one time is at most half a minute old.
+func (o *observer) latest() ([]observed, lag.Reading) {
+	reading := o.watch.Latest()
+	if reading.Err != nil {
+		return nil, reading
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	forecasts := make(map[string]*lag.Forecast, len(reading.Consumers))
+	for _, c := range reading.Consumers {
+		forecasts[c.UID] = c.Forecast
+	}
+	all := make([]observed, len(o.seen))
+	for i, s := range o.seen {
+		s.Lag.Forecast = forecasts[s.Lag.UID]
+		all[i] = s
+	}
+	return all, reading
+}
+
+// read is one look at both databases.
+func (o *observer) read(ctx context.Context) ([]lag.Consumer, error) {
+	known, err := o.store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	consumers := make([]lag.Consumer, len(known))
-	for i, k := range known {
-		consumers[i] = lag.Consumer{
-			Name: k.Name, HighID: k.Position.High, OpenHoles: len(k.Position.Holes),
-			Owned: k.LeaseLive, Paused: k.Paused != nil,
-		}
-		var filters docket.Filters
-		for _, c := range e.config.Consumers {
-			if c.Name == k.Name {
-				if filters, err = filtersOf(c); err != nil {
-					return nil, err
-				}
-			}
-		}
-		b, err := docket.ReadBacklog(ctx, e.docket, e.config.Database.DocketSchema, k.Position, filters)
-		if err != nil {
-			e.log.Debug("the backlog is unknown", "consumer", k.Name, "err", err)
+	scopes, err := o.store.Scopes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var consumers []lag.Consumer
+	var seen []observed
+	for _, k := range known {
+		scope, there := scopes[k.UID]
+		if !there || scope.Finished != nil { // removed at this moment, or done
 			continue
 		}
-		consumers[i].Backlog = &lag.Backlog{Now: b.Now, Events: b.Events, Exact: b.Exact, Oldest: b.Oldest}
+		c := consumerOf(&k, &scope)
+		c.Backlog, err = o.backlog(ctx, &k, &scope)
+		if err != nil {
+			o.log.Debug("the backlog is unknown", "consumer", k.Name, "err", err)
+		}
+		consumers, seen = append(consumers, c), append(seen, observed{k, scope, c, err})
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen = seen
 	return consumers, nil
+}
+
+var errFilterUnknown = errors.New("no owner has told yet which events it delivers")
+
+func (o *observer) backlog(ctx context.Context, k *cursor.Status, scope *cursor.Scope) (*lag.Backlog, error) {
+	rest := docket.Rest{After: k.Position}
+	if scope.Until != nil {
+		rest.Until = scope.Until.High
+	}
+	if scope.Filter != nil {
+		var err error
+		if rest.Filters, err = filtersFrom(scope.Filter); err != nil {
+			return nil, err
+		}
+	} else if f, ok := o.configured(k.Name); ok {
+		rest.Filters = f
+	} else {
+		return nil, errFilterUnknown
+	}
+	b, err := docket.ReadBacklog(ctx, o.docket, o.schema, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &lag.Backlog{Now: b.Now, Head: b.Head, Events: b.Events, Exact: b.Exact, Oldest: b.Oldest}, nil
+}
+
+// consumerOf takes from a consumer's row what is shown of it.
+func consumerOf(k *cursor.Status, scope *cursor.Scope) lag.Consumer {
+	since := func(at *time.Time) *time.Duration {
+		if at == nil {
+			return nil
+		}
+		d := k.Now.Sub(*at)
+		return &d
+	}
+	c := lag.Consumer{
+		UID: k.UID, Name: k.Name, HighID: k.Position.High, OpenHoles: len(k.Position.Holes),
+		Owned: k.LeaseLive, Epoch: k.Epoch, SincePoll: since(k.PolledAt), SinceProgress: since(progressAt(k)),
+		EventsAccepted: k.EventsAccepted, Filtered: scope.Filter == nil || !scope.Filter.All(),
+		DeadLettersOpen: k.DeadLettersOpen, DeadLettersHeld: k.DeadLettersHeld, DeadLetterOldest: since(k.DeadLetterOldest),
+		LossesOpen: k.Losses, LostEvents: scope.LostEvents, OldestHole: new(time.Duration),
+	}
+	if c.OpenHoles > 0 {
+		c.OldestHole = since(k.OldestHoleAt) // unknown until the owner's next heartbeat
+	}
+	if k.Paused != nil {
+		c.Paused = k.Paused.Reason
+	}
+	switch {
+	case k.LeaseLive:
+	case k.LeaseUntil != nil:
+		c.Unowned = k.Now.Sub(*k.LeaseUntil)
+	default:
+		c.Unowned = k.Now.Sub(k.UpdatedAt) // giving a consumer up is the last write of an owner
+	}
+	return c
+}
+
+// progressAt is when the consumer last got somewhere; a new one counts from
+// the time it was made.
+func progressAt(k *cursor.Status) *time.Time {
+	at := k.CreatedAt
+	for _, t := range []*time.Time{k.AcceptedAt, k.CaughtUpAt} {
+		if t != nil && t.After(at) {
+			at = *t
+		}
+	}
+	return &at
+}
+
+// filtersFrom are the filters of a consumer as its owner told them.
+func filtersFrom(f *cursor.Filter) (docket.Filters, error) {
+	return filtersOf(ConsumerConfig{Types: f.Types, Tenants: f.Tenants, Graphs: f.Graphs})
+}
+
+// tellFilter lets every process know which events the consumer delivers.
+func (s *supervisor) tellFilter(ctx context.Context, own *cursor.Cursor) {
+	c := s.consumer
+	if err := own.SetFilter(ctx, cursor.Filter{Types: c.Types, Tenants: c.Tenants, Graphs: c.Graphs}); err != nil {
+		s.log.Warn("the filter was not noted; the lag may count other events until the next claim", "err", err)
+	}
+}
+
+// register adds everything that run shows to a registry.
+func (e *engine) register(registry prometheus.Registerer) {
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	e.metrics = exporter.NewMetrics(registry)
+	registry.MustRegister(lag.NewCollector(e.observer.watch))
+}
+
+// filterOf is the filter of a consumer that this process configures.
+func (e *engine) filterOf(consumer string) (docket.Filters, bool) {
+	for _, c := range e.config.Consumers {
+		if c.Name == consumer {
+			f, err := filtersOf(c)
+			return f, err == nil
+		}
+	}
+	return docket.Filters{}, false
 }

@@ -36,7 +36,7 @@ func (p *process) addLag(ctx context.Context, list []cursor.Status, reports []co
 		filters, err := p.filters(list[i].Name)
 		var b docket.Backlog
 		if err == nil {
-			b, err = docket.ReadBacklog(ctx, pool, db.DocketSchema, list[i].Position, filters)
+			b, err = docket.ReadBacklog(ctx, pool, db.DocketSchema, docket.Rest{After: list[i].Position, Filters: filters})
 		}
 		if err == nil {
 			reports[i].setLag(b)
