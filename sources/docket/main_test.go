@@ -27,6 +27,7 @@ type database struct {
 	at     exporter.Position
 	got    []string // "run/seq" of every event delivered, in order
 	last   exporter.Batch
+	mark   *exporter.Mark // the latest
 }
 
 func open(t *testing.T, o docket.Options) *database {
@@ -128,6 +129,9 @@ func (d *database) take(b exporter.Batch) {
 		d.got = append(d.got, fmt.Sprintf("%s/%d", e.RunID, e.Seq))
 	}
 	d.at, d.last = b.To, b
+	if b.Mark != nil {
+		d.mark = b.Mark
+	}
 }
 
 // drain polls until nothing is left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,8 +26,11 @@ type Limits struct {
 
 // Options configure a Source. The zero value reads everything.
 type Options struct {
-	Schema           string // of Docket's tables
-	System           int64  // identifier of the server it must be; 0 for the one that is met first
+	Schema           string         // of Docket's tables
+	System           int64          // identifier of the server it must be; 0 for the one that is met first
+	Seen             *Seen          // what it was when it was last read; nil when that is not known
+	Mark             *exporter.Mark // a row that was read and must be there; nil for none
+	Retention        time.Duration  // after which Docket prunes events; 0 for never
 	Filters          Filters
 	Limits           Limits
 	PayloadKeys      []string      // top-level keys of payload to keep; nil keeps all
@@ -39,6 +43,7 @@ type Source struct {
 	pool      *pgxpool.Pool
 	schema    string
 	system    int64
+	retention time.Duration
 	filters   Filters
 	limits    Limits
 	timeout   time.Duration
@@ -51,7 +56,14 @@ type Source struct {
 	sql      queries
 	around   *surroundings // of the last poll
 	frontier frontier
-	since    []exporter.Hole // when each open range was first seen
+
+	seen       *Seen // of the last read, or as it was told
+	saw        atomic.Pointer[Seen]
+	mark       *exporter.Mark
+	unverified bool // the mark is to be compared
+	promoted   bool // the timeline is another one than when it was last compared
+
+	since []exporter.Hole // when each open range was first seen
 
 	described time.Time     // when the holders were last described
 	patience  time.Duration // how long a hole is open before its holders are described, and between descriptions
@@ -77,8 +89,12 @@ type memory struct {
 // New returns a Source that takes a connection from pool for each read.
 func New(pool *pgxpool.Pool, o Options) *Source {
 	s := &Source{
-		pool: pool, schema: o.Schema, system: o.System, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
+		pool: pool, schema: o.Schema, system: o.System, retention: o.Retention, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
 		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload, patience: 200 * time.Millisecond,
+		seen: o.Seen, mark: o.Mark, unverified: true,
+	}
+	if o.Seen != nil {
+		s.system = o.Seen.System
 	}
 	if s.schema == "" {
 		s.schema = "public"
@@ -123,7 +139,7 @@ const lookAround = 5 * time.Second
 // idle database the plans of the statements of a poll. at is the server's time
 // before it looked.
 func (s *Source) isIdle(ctx context.Context, from exporter.Position) (at time.Time, idle bool) {
-	if len(from.Holes) > 0 || s.around == nil || s.stale || time.Since(s.around.at) > lookAround {
+	if len(from.Holes) > 0 || s.around == nil || s.unverified || s.stale || time.Since(s.around.at) > lookAround {
 		return at, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -143,6 +159,10 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 		return exporter.Batch{}, err
 	}
 	if err := s.enter(before, from); err != nil {
+		return exporter.Batch{}, err
+	}
+	fresh, err := s.verify(ctx, t, from.High, before.now)
+	if err != nil {
 		return exporter.Batch{}, err
 	}
 	if p.bare && p.cut && len(p.ids) == 0 { // its first row is a large one
@@ -174,8 +194,23 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 		return exporter.Batch{}, err
 	}
 	s.sort(&b)
+	s.remember(&b, fresh)
 	return b, nil
 }
+
+// remember keeps what the source is known by from now on.
+func (s *Source) remember(b *exporter.Batch, fresh *exporter.Mark) {
+	if b.Mark == nil {
+		b.Mark = fresh
+	} else {
+		s.mark = b.Mark
+	}
+	s.saw.Store(s.seen)
+}
+
+// Saw returns what the source was when it was last read; nil before that. It
+// may be called at any time.
+func (s *Source) Saw() *Seen { return s.saw.Load() }
 
 // drop declares ids dead.
 func (s *Source) drop(b *exporter.Batch, dead exporter.Ranges) {
@@ -244,8 +279,13 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 		if err := s.enter(around, to); err != nil {
 			return err
 		}
+		fresh, err := s.verify(ctx, t, from.High, around.now)
+		if err != nil {
+			return err
+		}
 		b.Events, b.Poison, b.Rows, b.Bytes = p.rows, p.poison, len(p.ids), p.bytes
 		b.Mark, b.ReadAt = p.mark(from.High), p.readAt(from.High, false, around.now)
+		s.remember(&b, fresh)
 		return nil
 	})
 	s.sort(&b)
@@ -282,17 +322,21 @@ func (s *Source) Visible(ctx context.Context, ids exporter.Ranges) (exporter.Ran
 
 // enter takes in the surroundings of a read, or refuses them.
 func (s *Source) enter(around surroundings, at exporter.Position) error {
-	restarted, err := around.change(s.around, s.system, s.table, at)
+	err := around.compare(s.system, s.seen, s.table, at)
 	if errors.Is(err, errRecovery) {
 		s.pool.Reset() // the address may lead to the primary by now
 	}
 	if err != nil {
 		return err
 	}
-	if restarted {
+	if around.restarted(s.around) {
 		s.frontier.reset()
+		s.unverified = true
 	}
-	s.around, s.system = &around, around.system
+	if s.seen != nil && s.seen.Timeline != around.timeline {
+		s.unverified, s.promoted = true, true
+	}
+	s.around, s.system, s.seen = &around, around.system, around.seen()
 	s.frontier.observe(around.observation)
 	return nil
 }
@@ -321,8 +365,11 @@ func (s *Source) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.table != nil { // what was known stays known: a table made again is another source
+	switch { // what was known stays known: a table made again is another source
+	case s.table != nil:
 		t.oid, t.seqOID = s.table.oid, s.table.seqOID
+	case s.seen != nil:
+		t.oid, t.seqOID = s.seen.Table, s.seen.Sequence
 	}
 	s.table, s.sql, s.stale = t, newQueries(t, s.filters), false
 	return nil

@@ -2,7 +2,6 @@ package docket
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -145,34 +144,4 @@ func readDescription(v [][]byte) description {
 		d.idle, d.stamp = true, timeAt(v[5])
 	}
 	return d
-}
-
-// change compares the surroundings of this poll with those of the last one.
-// A restarted or promoted server makes the evidence worthless (restarted), and
-// so does one that made its shared memory anew after a backend crashed: both
-// rename prepared transactions;
-// another table or sequence, or a value below the position, means that the
-// source is not what it was.
-func (s surroundings) change(before *surroundings, system int64, t *table, from exporter.Position) (restarted bool, err error) {
-	if s.recovery {
-		return false, errRecovery
-	}
-	changed := func(format string, args ...any) error {
-		return &exporter.PauseError{Reason: exporter.PausedSourceChanged, Detail: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case system != 0 && s.system != system:
-		err = changed("the server has system identifier %d, before it was %d: DOCKET_DATABASE_URL leads to another database cluster", s.system, system)
-	case s.oid != t.oid:
-		err = changed("%s was dropped and made again (oid %d, before %d): its ids may name other events", t.events, s.oid, t.oid)
-	case s.seqOID != t.seqOID || s.ownsSeq != t.seqOID:
-		err = changed("the id sequence %s was replaced (oid %d, before %d): its ids may name other events", t.sequence, s.ownsSeq, t.seqOID)
-	case s.last < from.High:
-		err = changed("the id sequence %s is at %d, but the position is %d: the database was restored or has lost commits", t.sequence, s.last, from.High)
-	}
-	if err == nil && s.flawed {
-		err = &exporter.PauseError{Reason: exporter.PausedUnknownShape, Detail: fmt.Sprintf(
-			"the id sequence %s has a CACHE, an INCREMENT or a CYCLE of its own: ids could appear that count as done; ALTER SEQUENCE %s CACHE 1 INCREMENT BY 1 NO CYCLE, then resume", t.sequence, t.sequence)}
-	}
-	return before != nil && (!s.started.Equal(before.started) || !s.reset.Equal(before.reset) || s.timeline != before.timeline), err
 }
