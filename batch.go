@@ -20,6 +20,7 @@ type Batch struct {
 	Shape    string // what of an event is delivered; part of the token
 	Number   int64  // counts the consumer's batches
 	Attempt  int    // 1 at the first try; durable
+	Resumed  bool   // an earlier owner has begun it: some of it may be with the sink already
 
 	From, To Position
 	Events   []Event
@@ -34,6 +35,9 @@ type Batch struct {
 	Filled  int    // rows that were open ids in From
 	Dead    Ranges // ids that were dropped because they can never appear
 	Blocked []Hole // ids that are still open in To, with who keeps them open; at most a few
+
+	Losses  []Loss // what of the dropped ids may be lost events: to be recorded before anything of the batch is delivered
+	Waiting bool   // nothing was taken although there may be more: it is not known yet whether ids before it are lost
 }
 
 // Mark is a row that was read, by which a source can be known again.
@@ -228,20 +232,13 @@ type Acceptance struct {
 	DeadLetters []DeadLetter
 	Mark        *Mark   // as in Batch
 	Next        *Intent // the batch after it, which begins in the same write; nil when it is not known yet
-	Lost        *Loss   // rows of the intent that could not be read again
+	Lost        []Loss  // recorded in the same transaction
 }
 
 // DeadLetter is an event kept for a person.
 type DeadLetter struct {
 	Rejection
 	Attempts int
-}
-
-// Loss is a range of ids in which events are, or may be, gone.
-type Loss struct {
-	IDs    Range
-	Count  int64  // upper bound
-	Reason string // what was seen
 }
 
 // State is what a new owner starts from.
@@ -254,4 +251,5 @@ type State struct {
 	Holders  []Holder
 	Mark     *Mark     // of the last batch accepted that had one
 	ReadAt   time.Time // as in Batch, of the last renewal
+	HoleAge  time.Duration // how long the oldest open id is known to be open; 0 when none is
 }

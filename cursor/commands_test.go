@@ -143,7 +143,11 @@ func TestSet(t *testing.T) {
 		must(t, c.Accept(ctx, exporter.Acceptance{To: at(t, "9"), Dead: ids(t, "{[2,3],[5,8]}")}))
 		must(t, c.Begin(ctx, intent(t, 1, 1, "20")))
 		late := c.twin()
-		must(t, f.Set(ctx, "feed", at(t, "6-{[4,4]}"), "eve", "because"))
+		var owned *OwnedError
+		if err := f.Set(ctx, "feed", at(t, "6"), false, "eve", "because"); !errors.As(err, &owned) || f.stored() == "" {
+			t.Errorf("set of a consumer that is owned: %v", err)
+		}
+		must(t, f.Set(ctx, "feed", at(t, "6-{[4,4]}"), true, "eve", "because"))
 		before, after := f.audited("set")
 		if before["high_id"] != 9.0 || after["high_id"] != 6.0 || before["intent_high"] != 20.0 || after["intent_high"] != nil {
 			t.Errorf("audit before %v, after %v", before, after)
@@ -161,7 +165,7 @@ func TestSet(t *testing.T) {
 		if !state.Position.Equal(at(t, "6-{[4,4]}")) || state.Intent != nil || state.Number != 2 || state.Dead.String() != "{[2,3],[5,6]}" {
 			t.Errorf("state is %+v", state)
 		}
-		if err := f.Set(ctx, "nobody", at(t, "1"), "x", "y"); !errors.Is(err, ErrNotFound) {
+		if err := f.Set(ctx, "nobody", at(t, "1"), true, "x", "y"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("set of no consumer: %v", err)
 		}
 	})

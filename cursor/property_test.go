@@ -190,7 +190,7 @@ func (m *model) arrive(t *rapid.T) {
 
 func (m *model) set(t *rapid.T) {
 	to := exporter.Position{High: rapid.Int64Range(0, 20).Draw(t, "to")}
-	if err := m.f.Set(m.f.t.Context(), m.name, to, "t", "t"); err != nil {
+	if err := m.f.Set(m.f.t.Context(), m.name, to, true, "t", "t"); err != nil {
 		t.Fatal(err)
 	}
 	m.deliver(exporter.Position{}, to)

@@ -15,7 +15,8 @@ import (
 )
 
 func newCursorCommand(p *process) *cobra.Command {
-	return group("cursor", "Show the positions of consumers", newCursorListCommand(p), newCursorShowCommand(p))
+	return group("cursor", "Show and change the positions of consumers",
+		newCursorListCommand(p), newCursorShowCommand(p), newCursorSetCommand(p), newCursorExportCommand(p), newCursorImportCommand(p))
 }
 
 func newCursorListCommand(p *process) *cobra.Command {
@@ -55,17 +56,33 @@ func printCursors(w io.Writer, reports []consumerReport, asJSON bool) error {
 func newCursorShowCommand(p *process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show one consumer's cursor in full",
-		Example: "  exporter cursor show analytics --json",
-		Args:    names("NAME"),
+		Use:     "show NAME|PLACE",
+		Short:   "Show one consumer's cursor in full, or explain a place in the events",
+		Long:    "Show one consumer's cursor in full, or explain a place in the events.\n\n" + placeHelp,
+		Example: "  exporter cursor show analytics --json\n  exporter cursor show time:2026-11-29T10:00Z",
+		Args:    names("NAME|PLACE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
-				status, err := consumerNamed(cmd.Context(), s, args[0])
+			ctx, name := cmd.Context(), args[0]
+			if !consumerName.MatchString(name) {
+				return p.showPlace(ctx, name, asJSON)
+			}
+			return p.withStore(ctx, func(s *cursor.Store, db DatabaseConfig) error {
+				status, err := s.Get(ctx, name)
+				if errors.Is(err, cursor.ErrNotFound) && (name == "earliest" || name == "latest") {
+					return p.showPlace(ctx, name, asJSON)
+				}
 				if err != nil {
+					_, err = consumerNamed(ctx, s, name)
 					return err
 				}
-				return printCursor(p.stdout, reportOf(&status, db), asJSON)
+				if asJSON {
+					return writeJSON(p.stdout, reportOf(&status, db))
+				}
+				lines, err := p.around(ctx, db, &status)
+				if err != nil {
+					fmt.Fprintf(p.stderr, "what lies around the position is unknown: %v\n", err)
+				}
+				return printLines(p.stdout, append(cursorLines(reportOf(&status, db)), lines...))
 			})
 		},
 	}
@@ -94,10 +111,7 @@ func consumerNamed(ctx context.Context, s *cursor.Store, name string) (cursor.St
 	return status, usage(withHint(fmt.Errorf("there is no consumer %q", name), hint))
 }
 
-func printCursor(w io.Writer, r consumerReport, asJSON bool) error {
-	if asJSON {
-		return writeJSON(w, r)
-	}
+func cursorLines(r consumerReport) [][2]string {
 	lines := [][2]string{
 		{"consumer", r.Consumer},
 		{"uid", r.UID},
@@ -127,11 +141,7 @@ func printCursor(w io.Writer, r consumerReport, asJSON bool) error {
 	if r.Next != "" {
 		lines = append(lines, [2]string{"next", r.Next})
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, line := range lines {
-		fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
-	}
-	return t.Flush()
+	return lines
 }
 
 func stamp(t *time.Time) string {

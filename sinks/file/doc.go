@@ -18,8 +18,8 @@
 //   - When writing fails (disk full, I/O error) the segment is cut back to the
 //     last accepted batch: no partial line stays, and the batch can come again.
 //   - What a crash left open is repaired and finished before anything else is
-//     written; the events of the next batch that are already there are not
-//     written a second time.
+//     written; the events of a batch that an earlier owner has begun and that
+//     are already there are not written a second time.
 //
 // Two replicas need a shared directory, and only the owner of a consumer may
 // have its sink open. A new owner finishes what the old one left. An old owner

@@ -59,6 +59,7 @@ func deliverForEver(dir string) error {
 	}
 	s.chunk = 1
 	b := sinktest.Batch(crashSeed, crashRuns, crashPerRun)
+	b.Resumed = true
 	return s.Deliver(&callsAt{Context: context.Background(), look: len(b.Events) / 4, call: func() {
 		for {
 			_ = syscall.Pause() // returns at each of the runtime's own signals

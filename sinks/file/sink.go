@@ -54,13 +54,13 @@ func Open(cfg Config, consumer string) (*Sink, error) {
 func (s *Sink) Deliver(ctx context.Context, batch exporter.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.deliver(ctx, batch.Events); err != nil {
+	if err := s.deliver(ctx, batch.Events, batch.Resumed); err != nil {
 		return fmt.Errorf("deliver batch %d to %s: %w", batch.Number, s.cfg.Dir, err)
 	}
 	return nil
 }
 
-func (s *Sink) deliver(ctx context.Context, events []exporter.Event) error {
+func (s *Sink) deliver(ctx context.Context, events []exporter.Event, resumed bool) error {
 	if s.closed {
 		return errors.New("the sink is closed")
 	}
@@ -71,7 +71,7 @@ func (s *Sink) deliver(ctx context.Context, events []exporter.Event) error {
 		return err
 	}
 	var present map[key]bool
-	if s.fresh {
+	if s.fresh && resumed { // a batch that nobody has begun is new, also one that a person wants again
 		var err error
 		if present, err = s.readBack(events); err != nil {
 			return err

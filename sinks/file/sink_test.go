@@ -55,8 +55,10 @@ func open(t *testing.T, cfg Config, consumer string) *Sink {
 	return s
 }
 
+// deliver offers b as one that may have been begun before.
 func deliver(t *testing.T, s *Sink, b exporter.Batch) {
 	t.Helper()
+	b.Resumed = true
 	if err := s.Deliver(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

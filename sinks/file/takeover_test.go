@@ -193,6 +193,24 @@ func TestCancelledThenTaken(t *testing.T) {
 	expectOnce(t, dir, "feed", b)
 }
 
+// TestBatchThatIsWantedAgain: after a deliberate step back the events come a
+// second time, all of them.
+func TestBatchThatIsWantedAgain(t *testing.T) {
+	dir := t.TempDir()
+	b := sinktest.Batch(1, 2, 5)
+	s := open(t, Config{Dir: dir}, "feed")
+	deliver(t, s, b)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, Config{Dir: dir}, "feed").Deliver(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(read(t, dir, "feed")); got != 2*len(b.Events) {
+		t.Errorf("%d events, want each of the %d twice", got, len(b.Events))
+	}
+}
+
 // TestCloseAfterCancel leaves the whole lines of the unfinished batch to the
 // next owner, in a finished segment.
 func TestCloseAfterCancel(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *suite) sameBatchAgain() {
 	c.accept(s, first)
 	c.accept(s, b)
 	for attempt := 2; attempt <= 3; attempt++ {
-		b.Attempt = attempt
+		b.Attempt, b.Resumed = attempt, true
 		c.accept(c.open(), b)
 		c.expect(!c.Dedups, first, b)
 	}
@@ -131,7 +131,7 @@ func (c *suite) grownBatchAgain() {
 	part := b
 	part.Events = b.Events[:len(b.Events)-1]
 	c.accept(c.open(), part)
-	b.Attempt = 2
+	b.Attempt, b.Resumed = 2, true
 	c.accept(c.open(), b)
 	c.expect(true, b)
 }
