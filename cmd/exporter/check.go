@@ -110,6 +110,10 @@ func checkSink(ctx context.Context, c *ConsumerConfig, found *findings) {
 		if err != nil {
 			found.failed(subject, err)
 		}
+	case SinkWebhook:
+		if err := checkWebhook(ctx, c, found); err != nil {
+			fail(err)
+		}
 	case SinkPubSub:
 		s, err := pubsub.Open(ctx, c.PubSub.sink())
 		if err != nil {

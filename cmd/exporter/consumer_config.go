@@ -12,22 +12,26 @@ type ConsumerConfig struct {
 	Name       string // as in EXPORTER_CONSUMERS
 	StartGiven bool   // START is set, so that a new history is meant
 
-	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file, clickhouse or pubsub." example:"file"`
+	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file, clickhouse, pubsub or webhook." example:"file"`
 	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, id:120345, time:2026-11-29T08:00:00Z, run:RUN_ID or run:RUN_ID/SEQ. Ignored once the consumer has a cursor."`
 
 	Types   Patterns `env:"TYPES" docDefault:"all" desc:"Event types to export, separated by commas. * at the end stands for any ending, ! in front excludes."`
 	Tenants Patterns `env:"TENANTS" docDefault:"all" desc:"Tenants to export, written as for TYPES."`
 	Graphs  Patterns `env:"GRAPHS" docDefault:"all" desc:"Graph ids to export, written as for TYPES."`
 
-	BatchEvents Count    `env:"BATCH_EVENTS" envDefault:"10000" desc:"Most events in a batch."`
-	BatchBytes  Size     `env:"BATCH_BYTES" envDefault:"6MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
-	Linger      Duration `env:"LINGER" docDefault:"0s; 1s for clickhouse" desc:"How long a batch that is not full waits for more events."`
-	MaxAttempts Count    `env:"MAX_ATTEMPTS" envDefault:"10" desc:"Attempts at a batch before an event that the sink refuses alone, while it accepts others, becomes a dead letter."`
-	Payload     Payload  `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`
+	BatchEvents Count        `env:"BATCH_EVENTS" envDefault:"10000" docDefault:"10000; 500 for webhook" desc:"Most events in a batch."`
+	BatchBytes  Size         `env:"BATCH_BYTES" envDefault:"6MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
+	Linger      Duration     `env:"LINGER" docDefault:"0s; 1s for clickhouse" desc:"How long a batch that is not full waits for more events."`
+	MaxAttempts Count        `env:"MAX_ATTEMPTS" envDefault:"10" desc:"Attempts at a batch before an event that the sink refuses alone, while it accepts others, becomes a dead letter."`
+	MaxAge      Duration     `env:"MAX_AGE" docDefault:"none" desc:"An event that occurred longer ago when it is to be sent is not sent, but kept as a dead letter of class expired. Judged at every attempt, by this machine's clock."`
+	OnPoison    PoisonPolicy `env:"ON_POISON" envDefault:"dead_letter" desc:"What happens behind an event that becomes a dead letter: dead_letter delivers the later events of its run, hold_run keeps them as dead letters too, until a person has decided."`
+	MaxLetters  Limit        `env:"MAX_DEAD_LETTERS" envDefault:"100" desc:"Most dead letters in an hour, expired and held ones not counted; one more pauses the consumer instead, and nothing is skipped. off for no limit."`
+	Payload     Payload      `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`
 
 	File       FileConfig       `envPrefix:"FILE_"`
 	ClickHouse ClickHouseConfig `envPrefix:"CLICKHOUSE_"`
 	PubSub     PubSubConfig     `envPrefix:"PUBSUB_"`
+	Webhook    WebhookConfig    `envPrefix:"WEBHOOK_"`
 }
 
 // Prefix is what the consumer's variables begin with.

@@ -19,16 +19,17 @@ const (
 	SinkFile       SinkKind = "file"       // JSON lines in a directory
 	SinkClickHouse SinkKind = "clickhouse" // rows of a table
 	SinkPubSub     SinkKind = "pubsub"     // messages of a Google Cloud Pub/Sub topic
+	SinkWebhook    SinkKind = "webhook"    // signed HTTP requests
 )
 
 // UnmarshalText reads the name of a sink that exists.
 func (k *SinkKind) UnmarshalText(text []byte) error {
 	switch SinkKind(text) {
-	case SinkFile, SinkClickHouse, SinkPubSub:
+	case SinkFile, SinkClickHouse, SinkPubSub, SinkWebhook:
 		*k = SinkKind(text)
 		return nil
 	}
-	return fmt.Errorf("%q is not a sink; write %s, %s or %s", text, SinkFile, SinkClickHouse, SinkPubSub)
+	return fmt.Errorf("%q is not a sink; write %s, %s, %s or %s", text, SinkFile, SinkClickHouse, SinkPubSub, SinkWebhook)
 }
 
 // FileConfig is the sink file: JSON lines in a directory.
@@ -99,6 +100,8 @@ func (c *ConsumerConfig) validate(ps *problems) {
 		if c.PubSub.Topic == "" {
 			ps.add(prefix+"PUBSUB_TOPIC", "is not set; give the topic, such as docket-events")
 		}
+	case SinkWebhook:
+		c.validateWebhook(ps)
 	}
 }
 
@@ -109,6 +112,8 @@ func (c *ConsumerConfig) sinkVariables() string {
 		return c.Prefix() + "CLICKHOUSE_…"
 	case SinkPubSub:
 		return c.Prefix() + "PUBSUB_…"
+	case SinkWebhook:
+		return c.Prefix() + "WEBHOOK_…"
 	default:
 		return c.Prefix() + "FILE_DIR"
 	}

@@ -44,6 +44,20 @@ func loadDatabase(environ map[string]string) (DatabaseConfig, LogConfig, error) 
 	return db, log, ps.err()
 }
 
+// loadMonitor reads what monitor needs. The variables of run may be set as
+// well: both can be given the same environment.
+func loadMonitor(environ map[string]string) (DatabaseConfig, WatchConfig, LogConfig, error) {
+	ps := newProblems(environ)
+	known := globalVariables()
+	vars := expand(environ, known, "", ps)
+	db := loadDatabaseConfig(vars, ps)
+	log := parse[LogConfig](vars, "", ps)
+	watch := parse[WatchConfig](vars, "", ps)
+	watch.validate(ps)
+	rejectMisspelt(environ, known, ps)
+	return db, watch, log, ps.err()
+}
+
 // loadSchemas reads what printing SQL needs.
 func loadSchemas(environ map[string]string) (SchemaConfig, error) {
 	ps := newProblems(environ)
@@ -70,6 +84,9 @@ func loadConsumer(vars map[string]string, name string, ps *problems) ConsumerCon
 	_, c.StartGiven = vars[prefix+"START"]
 	if _, given := vars[prefix+"LINGER"]; !given && c.Sink == SinkClickHouse {
 		c.Linger = Duration(time.Second) // every INSERT makes a part
+	}
+	if _, given := vars[prefix+"BATCH_EVENTS"]; !given && c.Sink == SinkWebhook {
+		c.BatchEvents = 500 // after a crash the whole batch is sent again, a request each
 	}
 	c.validate(ps)
 	return c

@@ -8,6 +8,7 @@ import (
 	"github.com/docket-exporter/exporter/sinks/clickhouse"
 	"github.com/docket-exporter/exporter/sinks/file"
 	"github.com/docket-exporter/exporter/sinks/pubsub"
+	"github.com/docket-exporter/exporter/sinks/webhook"
 )
 
 // sink is an open sink. Close gives its resources back.
@@ -25,6 +26,8 @@ func openSink(ctx context.Context, c ConsumerConfig, log *slog.Logger) (sink, er
 		return opened(clickhouse.Open(c.ClickHouse.sink(log)))
 	case SinkPubSub:
 		return opened(pubsub.Open(ctx, c.PubSub.sink()))
+	case SinkWebhook:
+		return opened(webhook.Open(c.Webhook.sink()))
 	}
 	return nil, errNoSink
 }
