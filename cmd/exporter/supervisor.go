@@ -174,12 +174,17 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		PollInterval: s.config.Exporter.PollInterval.Value(),
 		Linger:       c.Linger.Value(),
 		MaxAttempts:  int(c.MaxAttempts),
+		MaxAge:       c.MaxAge.Value(),
 		Shape:        c.shape(),
 		Once:         s.once,
 		Metrics:      s.metrics,
 		Log:          s.log,
 		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p) },
 	}
+	if c.OnPoison == PoisonHoldRun {
+		p.Held = own.HeldRuns
+	}
+	own.LimitDeadLetters(int(c.MaxLetters))
 	if err := p.Run(ctx, s.leaving, state); err != nil {
 		return err
 	}
