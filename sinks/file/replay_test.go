@@ -51,7 +51,7 @@ func TestReplayBesideTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupted := sinktest.Batch(3, 2, 3)
-	interrupted.Attempt = 2
+	interrupted.Resumed = true
 	if err := next.Deliver(t.Context(), interrupted); err != nil {
 		t.Fatal(err)
 	}
