@@ -9,6 +9,7 @@ func newCommands(p *process) []*cobra.Command {
 		newCheckCommand(p),
 		newMigrateCommand(p),
 		newStatusCommand(p),
+		newMonitorCommand(p),
 		newCursorCommand(p),
 		newConsumerCommand(p),
 		newDemoCommand(p),

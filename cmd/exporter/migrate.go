@@ -23,38 +23,47 @@ says how. Printing connects to nothing.`
 
 func newMigrateCommand(p *process) *cobra.Command {
 	var printSQL, asJSON bool
-	var role string
+	var role, monitor string
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or upgrade the exporter's tables",
 		Long:  migrateHelp,
 		Example: `  exporter migrate
   exporter migrate --print-sql | psql "$EXPORTER_URL"
-  exporter migrate --print-grants exporter`,
+  exporter migrate --print-grants exporter
+  exporter migrate --print-monitor-grants watcher`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if printSQL || role != "" {
-				return printMigration(p, printSQL, role)
+			if printSQL || role != "" || monitor != "" {
+				return printMigration(p, printSQL, role, monitor)
 			}
 			return migrate(cmd.Context(), p, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&printSQL, "print-sql", false, "print the SQL that creates the tables, and do nothing")
 	cmd.Flags().StringVar(&role, "print-grants", "", "print the least privileges for this `ROLE`, and do nothing")
+	cmd.Flags().StringVar(&monitor, "print-monitor-grants", "", "print what this `ROLE` needs for exporter monitor and status, and do nothing")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func printMigration(p *process, printSQL bool, role string) error {
+func printMigration(p *process, printSQL bool, role, monitor string) error {
 	c, err := loadSchemas(p.env)
 	if err != nil {
 		return err
 	}
-	if strings.ContainsAny(role, "\r\n") {
-		return usage(fmt.Errorf("the role %q has more than one line; write its name", role))
+	for _, name := range []string{role, monitor} {
+		if strings.ContainsAny(name, "\r\n") {
+			return usage(fmt.Errorf("the role %q has more than one line; write its name", name))
+		}
 	}
 	if role != "" {
 		if _, err := io.WriteString(p.stdout, migrations.Grants(c.DocketSchema, c.ExportSchema, role)); err != nil {
+			return err
+		}
+	}
+	if monitor != "" {
+		if _, err := io.WriteString(p.stdout, migrations.MonitorGrants(c.DocketSchema, c.ExportSchema, monitor)); err != nil {
 			return err
 		}
 	}

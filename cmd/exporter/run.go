@@ -105,7 +105,7 @@ type engine struct {
 	export   *pgxpool.Pool
 	renewal  *pgxpool.Pool
 	store    *cursor.Store
-	system   int64 // identifier of Docket's server, once prepared
+
 	metrics  *exporter.Metrics
 	observer *observer
 	pipes    pipes
@@ -140,11 +140,14 @@ func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*eng
 	return e, nil
 }
 
-func (e *engine) close() {
+func (e *engine) close() { closePools(e.docket, e.export, e.renewal) }
+
+// closePools closes those that are there.
+func closePools(pools ...*pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		for _, p := range []*pgxpool.Pool{e.docket, e.export, e.renewal} {
+		for _, p := range pools {
 			if p != nil {
 				p.Close()
 			}
