@@ -37,11 +37,11 @@ func (e *PermanentError) Error() string { return "permanent: " + e.Reason }
 type Config struct {
 	Pool      *pgxpool.Pool
 	Secrets   []string      // whsec_ and base64, as the exporter has; two during a rotation
-	Effect    Effect        //
+	Effect    Effect        // runs once for each event
 	Table     string        // of the ledger; empty means DefaultTable
 	Tolerance time.Duration // 0 means DefaultTolerance
 	MaxBytes  int64         // of a body; 0 means 8 MiB
-	Log       *slog.Logger  // says why a request failed; nil discards
+	Log       *slog.Logger  // says what failed, and what came again; nil discards
 }
 
 // Handler receives events.
@@ -128,6 +128,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e Event) {
 		return
 	}
 	if repeat {
+		h.cfg.Log.Info("event came again", "run_id", e.RunID, "seq", e.Seq, "attempt", e.Attempt)
 		w.Header().Set(RepeatHeader, "true")
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
