@@ -249,7 +249,7 @@ type State struct {
 	Number   int64   // the last batch begun
 	Intent   *Intent // a batch begun and not accepted
 	Holders  []Holder
-	Mark     *Mark     // of the last batch accepted that had one
-	ReadAt   time.Time // as in Batch, of the last renewal
+	Mark     *Mark         // of the last batch accepted that had one
+	ReadAt   time.Time     // as in Batch, of the last renewal
 	HoleAge  time.Duration // how long the oldest open id is known to be open; 0 when none is
 }

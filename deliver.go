@@ -19,20 +19,23 @@ func (r *run) replay(in Intent) error {
 	if err != nil {
 		return err
 	}
-	b.Number = in.Number
+	b.Number, b.Resumed = in.Number, true
 	r.number = in.Number
 	r.Log.Info("sending the interrupted batch again", "batch", in.Number, "from", r.at.High, "to", in.To.High, "events", len(b.Events))
-	var lost *Loss
+	var lost []Loss
 	if gone := in.Rows - b.Rows; gone > 0 {
 		r.others = gone
 		ids := in.To.Minus(r.at)
-		lost = &Loss{
-			IDs: Range{ids[0].Lo, ids[len(ids)-1].Hi}, Count: int64(gone),
+		lost = []Loss{{
+			Kind: LossDeliveryUnknown, IDs: Range{ids[0].Lo, ids[len(ids)-1].Hi}, Count: int64(gone),
 			Reason: fmt.Sprintf("delivery unknown: batch %d had begun with %d rows, %d of them were gone before it was recorded", in.Number, in.Rows, gone),
-		}
-		r.Log.Error("rows of the interrupted batch are gone: whether the sink has them is unknown", "batch", in.Number, "ids", lost.IDs, "rows", gone)
+		}}
+		r.Log.Error("rows of the interrupted batch are gone: whether the sink has them is unknown", "batch", in.Number, "ids", ids, "rows", gone)
 	}
-	return r.send(b, in.Attempt+1, lost)
+	if err := r.send(b, in.Attempt+1, lost); err != nil {
+		return err
+	}
+	return r.lost(lost)
 }
 
 // deliver sends a fresh batch.
@@ -47,7 +50,7 @@ func (r *run) deliver(b Batch) error {
 
 // send offers b to the sink until everything in it is accepted or set aside,
 // then records it.
-func (r *run) send(b Batch, attempt int, lost *Loss) error {
+func (r *run) send(b Batch, attempt int, lost []Loss) error {
 	began := time.Now()
 	b.Consumer, b.UID, b.Shape = r.Consumer, r.uid, r.Shape
 	d := &delivery{
@@ -94,7 +97,7 @@ func (r *run) next(to Position) *Intent {
 		return nil
 	}
 	b, ok := r.source.peek(to)
-	if !ok || len(b.Events) == 0 || r.Linger > 0 && !b.More {
+	if !ok || len(b.Events) == 0 || len(b.Losses) > 0 || r.Linger > 0 && !b.More {
 		return nil
 	}
 	return &Intent{Number: r.number + 1, Attempt: 1, To: b.To, Events: len(b.Events), Rows: b.Rows, Hash: b.Hash()}

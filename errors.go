@@ -95,8 +95,9 @@ const (
 	PausedUnknownVersion = "unknown_envelope_version"
 	PausedUnknownShape   = "unknown_table_shape"
 	PausedSink           = "sink"
-	PausedDeadLetters    = "dead_letters" // more dead letters in an hour than allowed
-	PausedHeldEvents     = "held_events"  // more events held behind dead letters than are kept
+	PausedPossibleLoss   = "possible_loss" // events may be lost, and nothing behind them is to be delivered before a person has seen it
+	PausedDeadLetters    = "dead_letters"  // more dead letters in an hour than allowed
+	PausedHeldEvents     = "held_events"   // more events held behind dead letters than are kept
 )
 
 // PauseError says that only a person can help: the consumer pauses with the

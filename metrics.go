@@ -10,10 +10,10 @@ import (
 // Metrics are what this process does for its consumers. What a consumer's
 // state is, whoever owns it, comes from the database through package lag.
 type Metrics struct {
-	accepted, batches, filled, dead, late, panics *prometheus.CounterVec
-	retries, deadLetters                          *prometheus.CounterVec
-	delivery                                      *prometheus.HistogramVec
-	polled                                        *prometheus.GaugeVec
+	accepted, batches, filled, dead, late, panics, losses *prometheus.CounterVec
+	retries, deadLetters                                  *prometheus.CounterVec
+	delivery                                              *prometheus.HistogramVec
+	polled                                                *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
@@ -29,6 +29,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		dead:        counter("ids_dead_total", "Ids that were handed out and can never appear: rolled back, burned or pruned."),
 		late:        counter("late_rows_total", "Events that appeared after their id had been declared dead. No correct writer makes them."),
 		panics:      counter("panics_total", "Panics contained in the consumer."),
+		losses:      counter("losses_total", "Losses recorded: ids that may have been events which are gone."),
 		retries:     counter("retries_total", "Attempts that were repeated, by what was repeated.", "reason"),
 		deadLetters: counter("dead_letters_total", "Events put aside as dead letters, by class.", "reason"),
 		delivery: f.NewHistogramVec(prometheus.HistogramOpts{
@@ -49,7 +50,7 @@ type ConsumerMetrics struct {
 
 // Consumer returns the metrics of one consumer, its counters starting at zero.
 func (m *Metrics) Consumer(name string) *ConsumerMetrics {
-	for _, v := range []*prometheus.CounterVec{m.accepted, m.batches, m.filled, m.dead, m.late, m.panics} {
+	for _, v := range []*prometheus.CounterVec{m.accepted, m.batches, m.filled, m.dead, m.late, m.panics, m.losses} {
 		v.WithLabelValues(name)
 	}
 	return &ConsumerMetrics{m: m, consumer: name}
@@ -71,6 +72,8 @@ func (c *ConsumerMetrics) accepted(events int, took time.Duration) {
 	c.m.batches.WithLabelValues(c.consumer).Inc()
 	c.m.delivery.WithLabelValues(c.consumer).Observe(took.Seconds())
 }
+
+func (c *ConsumerMetrics) lost() { c.m.losses.WithLabelValues(c.consumer).Inc() }
 
 func (c *ConsumerMetrics) late(n int64) { c.m.late.WithLabelValues(c.consumer).Add(float64(n)) }
 

@@ -36,6 +36,7 @@ type Pipeline struct {
 	MaxAttempts   int           // at a batch, before an event that is refused alone is set aside; default 10
 	MaxAge        time.Duration // an event that occurred longer ago by this machine's clock is set aside, not sent; 0 for never
 	Once          bool          // return when caught up
+	HaltOnLoss    bool          // pause with PausedPossibleLoss once a loss is recorded
 	Backoff       Backoff       // between attempts
 	Metrics       *ConsumerMetrics
 	Log           *slog.Logger
@@ -167,7 +168,7 @@ func (r *run) loop() error {
 			}
 			idle = min(max(2*idle, leastWait), orDefault(r.PollInterval, 100*time.Millisecond))
 		}
-		r.progress.CaughtUp = !b.More
+		r.progress.CaughtUp = !b.More && !b.Waiting
 		r.step(Waiting, nil)
 		if b.More {
 			idle = 0
@@ -175,7 +176,7 @@ func (r *run) loop() error {
 			if err := r.sweep(); err != nil {
 				return err
 			}
-			if r.Once && b.Empty() && r.at.Equal(b.To) {
+			if r.Once && b.Empty() && !b.Waiting && r.at.Equal(b.To) {
 				return r.move(true)
 			}
 		}
@@ -257,6 +258,12 @@ func (r *run) poll() (Batch, error) {
 	})
 	if err != nil {
 		return Batch{}, err
+	}
+	if len(b.Losses) > 0 {
+		if err := r.passLosses(&b); err != nil {
+			return Batch{}, err
+		}
+		return r.poll()
 	}
 	r.Metrics.polled()
 	r.progress.Polled = time.Now()

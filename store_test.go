@@ -96,9 +96,7 @@ func (o *owner) Accept(_ context.Context, a exporter.Acceptance) error {
 		}
 		s.letters = append(s.letters, a.DeadLetters...)
 		s.events += a.Events
-		if a.Lost != nil {
-			s.losses = append(s.losses, *a.Lost)
-		}
+		s.losses = append(s.losses, a.Lost...)
 		s.accepted = append(s.accepted, time.Now())
 	})
 }

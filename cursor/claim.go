@@ -27,8 +27,9 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	var holders, dead string
 	var mark storedMark
 	var readAt *time.Time
+	var holeAge *float64
 	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds()),
-		&dead, &holders, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at, &readAt)
+		&dead, &holders, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at, &readAt, &holeAge)
 	resetReadOnly(s.pool, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, state, s.whyNot(ctx, name)
@@ -48,6 +49,9 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	if readAt != nil {
 		state.ReadAt = *readAt
 	}
+	if holeAge != nil {
+		state.HoleAge = time.Duration(*holeAge * float64(time.Second))
+	}
 	c.uid, c.epoch = c.row.uid, c.row.epoch
 	c.dead.stored, c.dead.wanted = state.Dead, state.Dead
 	state.UID, state.Position, state.Number, state.Intent = c.row.uid, c.row.position, c.row.batch, c.row.intent
@@ -61,7 +65,8 @@ UPDATE {consumers} c
        updated_at = clock_timestamp()
  WHERE name = $1::text AND paused_at IS NULL
    AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text)
-RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at, read_at`
+RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at, read_at,
+    extract(epoch FROM clock_timestamp() - oldest_hole_at)::float8`
 
 // whyNot says why a claim changed nothing.
 func (s *Store) whyNot(ctx context.Context, name string) error {

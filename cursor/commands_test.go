@@ -180,7 +180,7 @@ func TestRenameAndRemove(t *testing.T) {
 		must(t, c.Begin(ctx, intent(t, 1, 1, "10")))
 		must(t, c.Accept(ctx, exporter.Acceptance{
 			Number: 1, To: at(t, "10"), DeadLetters: []exporter.DeadLetter{deadLetter(3)},
-			Lost: &exporter.Loss{IDs: exporter.Range{Lo: 4, Hi: 5}, Count: 1, Reason: "gone"},
+			Lost: []exporter.Loss{{Kind: exporter.LossDeliveryUnknown, IDs: exporter.Range{Lo: 4, Hi: 5}, Count: 1, Reason: "gone"}},
 		}))
 		var owned *OwnedError
 		if err := f.Rename(ctx, "feed", "fed", "eve", "because"); !errors.As(err, &owned) || owned.Owner != "a" {

@@ -107,7 +107,7 @@ func (c *Cursor) Accept(ctx context.Context, a exporter.Acceptance) error {
 	}
 	dead := c.dead.due(a.Dead)
 	err := c.write(ctx, want, func(ctx context.Context) (int64, error) {
-		if len(a.DeadLetters) == 0 && a.Lost == nil {
+		if len(a.DeadLetters) == 0 && len(a.Lost) == 0 {
 			return c.accept(ctx, c.store.pool, a, dead)
 		}
 		return c.acceptWithRecords(ctx, a, dead)

@@ -89,7 +89,7 @@ func writes(t *testing.T, c *Cursor) map[string]func(context.Context) error {
 		"accept with records": func(ctx context.Context) error {
 			return c.Accept(ctx, exporter.Acceptance{
 				Number: 1, To: at(t, "10"), DeadLetters: []exporter.DeadLetter{deadLetter(3)},
-				Lost: &exporter.Loss{IDs: exporter.Range{Lo: 1, Hi: 2}, Count: 2, Reason: "gone"},
+				Lost: []exporter.Loss{{Kind: exporter.LossDeliveryUnknown, IDs: exporter.Range{Lo: 1, Hi: 2}, Count: 2, Reason: "gone"}},
 			})
 		},
 		"pause": func(ctx context.Context) error {
@@ -187,7 +187,7 @@ func TestLostAnswer(t *testing.T) {
 			func(c *Cursor) error {
 				return c.Accept(t.Context(), exporter.Acceptance{
 					Number: 1, To: at(t, "10-{[3,3]}"), Events: 4, DeadLetters: []exporter.DeadLetter{deadLetter(5)},
-					Lost: &exporter.Loss{IDs: exporter.Range{Lo: 6, Hi: 7}, Count: 2, Reason: "gone"},
+					Lost: []exporter.Loss{{Kind: exporter.LossDeliveryUnknown, IDs: exporter.Range{Lo: 6, Hi: 7}, Count: 2, Reason: "gone"}},
 				})
 			},
 			func(c *Cursor) error { return c.Accept(t.Context(), exporter.Acceptance{Number: 1, To: at(t, "11")}) },

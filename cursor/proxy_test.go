@@ -43,7 +43,7 @@ func TestAnswerLostOnTheNetwork(t *testing.T) {
 		insist(func() error {
 			return c.Accept(t.Context(), exporter.Acceptance{
 				Number: number, To: to, Events: 1, DeadLetters: []exporter.DeadLetter{deadLetter(number)},
-				Lost: &exporter.Loss{IDs: exporter.Range{Lo: number, Hi: number}, Count: 1, Reason: "gone"},
+				Lost: []exporter.Loss{{Kind: exporter.LossDeliveryUnknown, IDs: exporter.Range{Lo: number, Hi: number}, Count: 1, Reason: "gone"}},
 			})
 		})
 	}

@@ -30,8 +30,10 @@ func (c *Cursor) acceptWithRecords(ctx context.Context, a exporter.Acceptance, d
 				c.queueDeadLetter(&b, d, StateOpen)
 			}
 		}
-		if a.Lost != nil {
-			b.Queue(c.store.sql(insertLoss), c.uid, c.row.batch, a.Lost.IDs.Lo, a.Lost.IDs.Hi, a.Lost.Count, storable(a.Lost.Reason))
+		for i := range a.Lost {
+			if err := c.queueLoss(&b, &a.Lost[i]); err != nil {
+				return err
+			}
 		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("record dead letters and losses: %w", deadLetterGrant(err))
@@ -71,11 +73,6 @@ ON CONFLICT (consumer_uid, idempotency_key) DO UPDATE
    SET batch = excluded.batch, class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
        state = excluded.state, last_error = NULL, claimed_by = NULL, claimed_until = NULL, changed_at = clock_timestamp()
  WHERE d.state NOT IN ('open', 'held')`
-
-const insertLoss = `
-INSERT INTO {losses} (consumer_uid, consumer, kind, batch, first_id, last_id, events, reason)
-SELECT c.uid, c.name, 'delivery_unknown', $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::text
-  FROM {consumers} c WHERE c.uid = $1::text::uuid`
 
 func nullable(t exporter.Text) *string {
 	if !t.Present {

@@ -22,7 +22,7 @@ func TestDeadLettersAndLosses(t *testing.T) {
 		must(t, c.Accept(t.Context(), exporter.Acceptance{
 			Number: 1, To: at(t, "10"), Events: 1,
 			DeadLetters: []exporter.DeadLetter{deadLetter(3), deadLetter(4)},
-			Lost:        &exporter.Loss{IDs: exporter.Range{Lo: 5, Hi: 9}, Count: 2, Reason: "two rows are gone"},
+			Lost:        []exporter.Loss{{Kind: exporter.LossDeliveryUnknown, IDs: exporter.Range{Lo: 5, Hi: 9}, Count: 2, Reason: "two rows are gone"}},
 		}))
 		must(t, c.Accept(t.Context(), exporter.Acceptance{Number: 1, To: at(t, "12"), DeadLetters: []exporter.DeadLetter{deadLetter(4), deadLetter(12)}}))
 

@@ -57,6 +57,7 @@ CREATE TABLE @schema@.consumers (
     paused_detail   text,
     letters_from    timestamptz,
     holders         jsonb NOT NULL DEFAULT '[]',
+    source_seen     jsonb,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT holes_below_high CHECK (holes <@ int8multirange(int8range(NULL, high_id, '[]'))),
@@ -104,6 +105,7 @@ COMMENT ON COLUMN @schema@.consumers.spec IS 'What a backfill was asked for.';
 COMMENT ON COLUMN @schema@.consumers.last_error IS 'What the owner is stuck on; NULL when it is not.';
 COMMENT ON COLUMN @schema@.consumers.paused_reason IS 'operator, or why the exporter paused it by itself.';
 COMMENT ON COLUMN @schema@.consumers.letters_from IS 'When a person last resumed it after a pause for dead_letters: only those written since count towards its limit.';
+COMMENT ON COLUMN @schema@.consumers.source_seen IS 'The server and the tables as the consumer last read them: a source in which they are others is another source. NULL when any will do.';
 COMMENT ON COLUMN @schema@.consumers.holders IS 'Transactions that keep ids open, as the owner last saw them; for people.';
 
 CREATE TABLE @schema@.dead_letters (
@@ -162,22 +164,32 @@ CREATE TABLE @schema@.losses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer_uid uuid NOT NULL,
     consumer     text NOT NULL,
-    kind         text NOT NULL CHECK (kind IN ('delivery_unknown')),
+    kind         text NOT NULL CHECK (kind IN ('delivery_unknown', 'pruned')),
     batch        bigint NOT NULL,
     first_id     bigint NOT NULL,
     last_id      bigint NOT NULL,
+    ids          int8multirange,
     events       bigint NOT NULL,
+    certain      boolean NOT NULL DEFAULT false,
+    since        timestamptz,
+    until        timestamptz,
+    runs         jsonb NOT NULL DEFAULT '[]',
     reason       text NOT NULL,
     at           timestamptz NOT NULL DEFAULT clock_timestamp(),
     accepted_at  timestamptz,
     accepted_by  text,
+    accepted_reason text,
     CHECK (first_id <= last_id),
-    CONSTRAINT acceptance_whole CHECK (num_nulls(accepted_at, accepted_by) IN (0, 2))
+    CONSTRAINT acceptance_whole CHECK (num_nulls(accepted_at, accepted_by, accepted_reason) IN (0, 3))
 );
 CREATE INDEX losses_consumer ON @schema@.losses (consumer_uid, id);
 COMMENT ON TABLE @schema@.losses IS 'Ranges of ids in which events are, or may be, gone. They outlive their consumer.';
-COMMENT ON COLUMN @schema@.losses.kind IS 'delivery_unknown: rows of a batch in flight were gone when it was sent again after a crash.';
-COMMENT ON COLUMN @schema@.losses.events IS 'Upper bound of the number of events.';
+COMMENT ON COLUMN @schema@.losses.kind IS 'delivery_unknown: rows of a batch in flight were gone when it was sent again after a crash; pruned: ids that may have been events which retention deleted before they were read.';
+COMMENT ON COLUMN @schema@.losses.ids IS 'Exactly which ids; NULL where that is not known.';
+COMMENT ON COLUMN @schema@.losses.events IS 'Upper bound of the number of events: ids that were never used count as well.';
+COMMENT ON COLUMN @schema@.losses.certain IS 'Some of the ids are proven to have been events: see runs.';
+COMMENT ON COLUMN @schema@.losses.since IS 'With until the time in which the events were inserted, on the clock of Docket''s database; NULL where it is not known.';
+COMMENT ON COLUMN @schema@.losses.runs IS 'Runs whose events are proven to be gone: run_id, first_seq, last_seq (absent where nothing is left that would tell).';
 COMMENT ON COLUMN @schema@.losses.accepted_at IS 'When a person took note; NULL until then.';
 
 CREATE TABLE @schema@.replicas (
@@ -258,3 +270,12 @@ SELECT c.name AS consumer,
   FROM @schema@.consumers c
  CROSS JOIN LATERAL unnest(c.holes) AS r;
 COMMENT ON VIEW @schema@.export_holes IS 'One row per range of open ids, with the transactions that keep ids of the consumer open.';
+
+CREATE VIEW @schema@.export_losses AS
+SELECT l.id, l.consumer, c.uid IS NULL AS consumer_removed, l.kind,
+       CASE WHEN l.accepted_at IS NULL THEN 'open' ELSE 'accepted' END AS state,
+       l.first_id, l.last_id, l.events AS at_most_events, l.certain, l.since, l.until, l.runs, l.reason, l.at,
+       l.accepted_at, l.accepted_by, l.accepted_reason
+  FROM @schema@.losses l
+  LEFT JOIN @schema@.consumers c ON c.uid = l.consumer_uid;
+COMMENT ON VIEW @schema@.export_losses IS 'Ids in which events are, or may be, gone.';

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/docket-exporter/exporter/sources/docket"
 )
@@ -33,11 +32,7 @@ func checkDocket(ctx context.Context, c Config, found *findings) {
 	if found.exitCode() != exitOK {
 		return // a table that cannot be read cannot be compared either
 	}
-	retention := c.Exporter.Retention
-	list, err = docket.CheckRetention(ctx, conn, schema, retention.Value())
-	for i := range list { // in days, as it was given
-		list[i].Text = strings.Replace(list[i].Text, retention.Value().String(), retention.String(), 1)
-	}
+	list, err = docket.CheckRetention(ctx, conn, schema, c.Exporter.policy())
 	found.fromDocket(list)
 	if err != nil {
 		found.failed(docketSubject, explainDatabase(err))

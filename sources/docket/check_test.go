@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/docket-exporter/exporter/internal/pgtest"
+	"github.com/docket-exporter/exporter/retention"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
@@ -170,7 +171,7 @@ func TestCheckFailsWithItsConnection(t *testing.T) {
 	if found, err := docket.Check(t.Context(), conn, "public"); err == nil {
 		t.Errorf("no error, but\n%s", list(found))
 	}
-	if _, err := docket.CheckRetention(t.Context(), conn, "public", time.Hour); err == nil {
+	if _, err := docket.CheckRetention(t.Context(), conn, "public", retention.Policy{Events: time.Hour}); err == nil {
 		t.Error("no error of the retention")
 	}
 }

@@ -2,51 +2,88 @@ package docket
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/docket-exporter/exporter/retention"
 )
 
-// CheckRetention compares the retention that was told with the table, because
-// only Docket's configuration knows the real one. A retention of 0 means that
-// no pruner runs. Its error says that the connection failed.
-func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, retention time.Duration) ([]Finding, error) {
-	if retention <= 0 {
-		return []Finding{ok("RETENTION_EVENTS is none: events are taken as kept for ever")}, nil
-	}
-	events := quote(schema) + ".docket_events"
-	var oldest, now time.Time
-	var lowest int64
-	err := conn.QueryRow(ctx, `
-		SELECT inserted_at, clock_timestamp(), (SELECT min(id) FROM `+events+`)
-		FROM `+events+` ORDER BY inserted_at, id LIMIT 1`).Scan(&oldest, &now, &lowest)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return []Finding{ok(fmt.Sprintf("%s is empty: nothing to compare RETENTION_EVENTS (%v) with", events, retention))}, nil
-	}
+// youngRuns is how many runs are looked at to see whether their first event is there.
+const youngRuns = 20
+
+// ReadSight reads what Docket's tables show of the pruner, with a bounded
+// number of index entries. events is the told retention, 0 for none.
+func ReadSight(ctx context.Context, pool *pgxpool.Pool, schema string, events time.Duration) (retention.Sight, error) {
+	x, err := begin(ctx, pool, backlogTimeout)
 	if err != nil {
-		return refused(conn, err, "read the oldest event of "+events)
+		return retention.Sight{}, err
 	}
-	return []Finding{judgeRetention(retention, now.Sub(oldest), lowest)}, nil
+	defer x.end(ctx)
+	t := &table{events: quote(schema) + ".docket_events", runs: quote(schema) + ".docket_runs"}
+	var s retention.Sight
+	if err := x.run(ctx, indexesOnly, t.sightStatement(events, &s)); err != nil {
+		return retention.Sight{}, fmt.Errorf("read the oldest event of %s: %w", t.events, err)
+	}
+	return s, nil
 }
 
-// judgeRetention compares the told retention with the age of the oldest event.
-// The pruner works in small batches, so events outlive the retention a little.
-func judgeRetention(retention, oldest time.Duration, lowestID int64) Finding {
-	oldest = max(oldest, 0).Truncate(time.Second)
-	slack := max(time.Hour, retention/10)
-	switch {
-	case oldest > retention+slack:
-		return Finding{
-			Warn, fmt.Sprintf("RETENTION_EVENTS is %v, but the oldest event is %v old", retention, oldest),
-			"set RETENTION_EVENTS to Docket's event_retention (none when no pruner runs), or see why the pruner is behind",
-		}
-	case oldest < retention/2 && lowestID > 1:
-		return Finding{
-			Warn, fmt.Sprintf("RETENTION_EVENTS is %v, but the oldest event is only %v old and those below id %d are gone", retention, oldest, lowestID),
-			"set RETENTION_EVENTS to Docket's event_retention: if that is shorter, warnings of loss come too late",
-		}
+// CheckRetention compares the retention that was told with the tables, because
+// only Docket's configuration knows the real one. Its error says that the
+// connection failed.
+func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, told retention.Policy) ([]Finding, error) {
+	t := &table{events: quote(schema) + ".docket_events", runs: quote(schema) + ".docket_runs"}
+	var s retention.Sight
+	st := t.sightStatement(told.Events, &s)
+	rr := conn.PgConn().ExecParams(ctx, st.sql, st.values, st.types, nil, binaryResults)
+	if err := st.read(rr); err != nil {
+		return refused(conn, err, "read the oldest event of "+t.events)
 	}
-	return ok(fmt.Sprintf("RETENTION_EVENTS is %v; the oldest event is %v old", retention, oldest))
+	verdict := retention.Judge(told, s)
+	f := Finding{Level: OK}
+	if f.Text, f.Hint = verdict.Text(); verdict.Mismatch != retention.Agrees {
+		f.Level = Warn
+	}
+	return []Finding{f}, nil
+}
+
+// sightStatement looks at both ends of what the pruner leaves: the oldest rows,
+// and the first events of runs that started just within the told retention.
+func (t *table) sightStatement(told time.Duration, into *retention.Sight) statement {
+	within := told - retention.Margin(told)
+	return statement{
+		sql: `
+SELECT clock_timestamp(), oldest.inserted_at, (SELECT min(id) FROM ` + t.events + `), young.runs, young.gone,
+       (SELECT updated_at FROM ` + t.runs + ` WHERE status IN ('done', 'failed', 'cancelled') ORDER BY updated_at, id LIMIT 1)
+FROM (VALUES (1)) one
+LEFT JOIN LATERAL (SELECT inserted_at FROM ` + t.events + ` WHERE inserted_at > '-infinity' ORDER BY inserted_at, id LIMIT 1) oldest ON true
+CROSS JOIN LATERAL (
+	SELECT count(*) AS runs, count(*) FILTER (WHERE NOT EXISTS (
+	         SELECT FROM ` + t.events + ` e WHERE e.run_id = r.run_id AND e.seq = 1)) AS gone
+	FROM (SELECT run_id FROM ` + t.runs + ` WHERE started_at >= statement_timestamp() - $1::int8 * interval '1 microsecond'
+	      ORDER BY started_at, run_id LIMIT ` + strconv.Itoa(youngRuns) + `) r) young`,
+		values: [][]byte{strconv.AppendInt(nil, within.Microseconds(), 10)}, types: []uint32{pgtype.Int8OID},
+		read: func(rr *pgconn.ResultReader) error {
+			for rr.NextRow() {
+				v := rr.Values()
+				*into = retention.Sight{Now: timeAt(v[0]), Young: int(int8At(v[3])), Gone: int(int8At(v[4]))}
+				if v[1] != nil {
+					into.Oldest = finiteAt(v[1])
+				}
+				if v[2] != nil {
+					into.LowestID = int8At(v[2])
+				}
+				if v[5] != nil {
+					into.OldestRun = finiteAt(v[5])
+				}
+			}
+			_, err := rr.Close()
+			return err
+		},
+	}
 }

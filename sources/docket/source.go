@@ -36,6 +36,7 @@ type Options struct {
 	PayloadKeys      []string      // top-level keys of payload to keep; nil keeps all
 	NoPayload        bool          // payload is null
 	StatementTimeout time.Duration // of each read; default 30 s
+	Loss             LossRule
 }
 
 // Source reads one consumer's events. It is not safe for concurrent use.
@@ -56,6 +57,7 @@ type Source struct {
 	sql      queries
 	around   *surroundings // of the last poll
 	frontier frontier
+	losses   losses
 
 	seen       *Seen // of the last read, or as it was told
 	saw        atomic.Pointer[Seen]
@@ -89,7 +91,7 @@ type memory struct {
 // New returns a Source that takes a connection from pool for each read.
 func New(pool *pgxpool.Pool, o Options) *Source {
 	s := &Source{
-		pool: pool, schema: o.Schema, system: o.System, retention: o.Retention, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
+		pool: pool, losses: losses{LossRule: o.Loss, told: o.Retention}, schema: o.Schema, system: o.System, retention: o.Retention, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
 		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload, patience: 200 * time.Millisecond,
 		seen: o.Seen, mark: o.Mark, unverified: true,
 	}
@@ -114,6 +116,7 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 // Poll implements exporter.Source; the package comment describes it.
 func (s *Source) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
 	if at, idle := s.isIdle(ctx, from); idle {
+		s.losses.noteRead(from.High, at)
 		return exporter.Batch{From: from, To: from, ReadAt: at}, nil
 	}
 	var b exporter.Batch
@@ -188,6 +191,9 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 		if err := s.gatherEvidence(ctx, t, &b, before, &p, full); err != nil {
 			return exporter.Batch{}, err
 		}
+	}
+	if wait, err := s.judgeLosses(ctx, t, &b, &before, p.cut); err != nil || wait {
+		return exporter.Batch{From: from, To: from, Blocked: b.Blocked, Waiting: wait}, err
 	}
 	s.noteHoles(&b)
 	if err := s.describe(ctx, t, &b); err != nil {
@@ -285,6 +291,7 @@ func (s *Source) Replay(ctx context.Context, from, to exporter.Position) (export
 		}
 		b.Events, b.Poison, b.Rows, b.Bytes = p.rows, p.poison, len(p.ids), p.bytes
 		b.Mark, b.ReadAt = p.mark(from.High), p.readAt(from.High, false, around.now)
+		s.losses.noteRead(to.High, b.ReadAt)
 		s.remember(&b, fresh)
 		return nil
 	})
