@@ -12,6 +12,8 @@ func newCommands(p *process) []*cobra.Command {
 		newMonitorCommand(p),
 		newCursorCommand(p),
 		newConsumerCommand(p),
+		newDeadLetterCommand(p),
+		newSourceCommand(p),
 		newDemoCommand(p),
 		newVersionCommand(p),
 	}
