@@ -19,6 +19,7 @@ type Heartbeat struct {
 	Polled    *time.Duration    // how long ago the source was read with success; nil when it has not been
 	Oldest    *time.Duration    // how long the oldest open id is known to be open; nil when none is
 	Holders   []exporter.Holder // transactions that keep ids open
+	Source    *Seen             // the source as it was last read; nil when it has not been
 	LastError string            // what the consumer is stuck on; empty when it is not
 }
 
@@ -33,11 +34,15 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	if err != nil {
 		return fmt.Errorf("renew lease of %s: %w", c.name, err)
 	}
+	seen, err := h.Source.stored()
+	if err != nil {
+		return fmt.Errorf("renew lease of %s: %w", c.name, err)
+	}
 	sent := time.Now()
 	var slow bool
 	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
 		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds(),
-		timeOrNull(h.ReadAt), seconds(h.Polled), seconds(h.Oldest)).Scan(&slow)
+		timeOrNull(h.ReadAt), seconds(h.Polled), seconds(h.Oldest), seen).Scan(&slow)
 	resetReadOnly(c.store.renewals, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
@@ -61,6 +66,7 @@ UPDATE {consumers}
        polled_at = coalesce(clock_timestamp() - $10::float8 * interval '1 second', polled_at),
        oldest_hole_at = clock_timestamp() - $11::float8 * interval '1 second',
        holders = $6::text::jsonb,
+       source_seen = coalesce($12::text::jsonb, source_seen),
        last_error = nullif($7::text, ''),
        last_error_at = CASE WHEN $7::text = '' THEN NULL
                             WHEN last_error = $7::text THEN last_error_at

@@ -67,7 +67,6 @@ func (e *engine) prepareOnce(ctx context.Context) error {
 	if err := e.store.BindSource(ctx, e.config.Database.DocketSchema, id); err != nil {
 		return explainWrite(ctx, e.export, e.config.Database.Export, err)
 	}
-	e.system = id
 	return e.createConsumers(ctx)
 }
 

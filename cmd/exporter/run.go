@@ -58,6 +58,7 @@ func newRunCommand(p *process) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer limitMemory(c, p.env)()
 			return run(cmd.Context(), c, once, p.logger(c.Log), p)
 		},
 	}
@@ -105,7 +106,6 @@ type engine struct {
 	export   *pgxpool.Pool
 	renewal  *pgxpool.Pool
 	store    *cursor.Store
-
 	metrics  *exporter.Metrics
 	observer *observer
 	pipes    pipes

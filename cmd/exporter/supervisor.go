@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -28,6 +29,7 @@ type supervisor struct {
 	metrics  *exporter.ConsumerMetrics
 	stop     <-chan struct{}
 	leaving  <-chan struct{} // closed with stop, and when the consumer is given up
+	source   atomic.Pointer[docket.Source]
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {
@@ -79,6 +81,7 @@ func (s *supervisor) turn(work context.Context) error {
 		return errYielded
 	}
 	defer s.balance.drop(s.consumer.Name)
+	s.source.Store(nil) // the one before may have been another
 	own, state, err := s.store.Claim(work, s.consumer.Name, s.config.Exporter.Replica, s.config.Exporter.LeaseTTL.Value())
 	if err != nil {
 		return err
@@ -157,20 +160,15 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		return err
 	}
 	defer func() { err = errors.Join(err, sink.Close()) }()
-	filters, err := filtersOf(c)
+	source, err := s.openSource(ctx, state)
 	if err != nil {
 		return err
 	}
 	p := &exporter.Pipeline{
-		Consumer: c.Name,
-		Cursor:   s.pipes.wrapCursor(own),
-		Sink:     s.pipes.wrapSink(sink),
-		Source: docket.New(s.docket, docket.Options{
-			Schema: s.config.Database.DocketSchema, System: s.system, Filters: filters,
-			Limits:      docket.Limits{Events: int(c.BatchEvents), Bytes: int64(c.BatchBytes)},
-			PayloadKeys: c.Payload.Keys, NoPayload: !c.Payload.Full && len(c.Payload.Keys) == 0,
-			StatementTimeout: s.config.Exporter.StatementTimeout.Value(),
-		}),
+		Consumer:     c.Name,
+		Cursor:       s.pipes.wrapCursor(own),
+		Sink:         s.pipes.wrapSink(sink),
+		Source:       source,
 		PollInterval: s.config.Exporter.PollInterval.Value(),
 		Linger:       c.Linger.Value(),
 		MaxAttempts:  int(c.MaxAttempts),
@@ -229,7 +227,7 @@ func (s *supervisor) heartbeat() cursor.Heartbeat {
 		ago := time.Since(p.caughtUp)
 		h.CaughtUp = &ago
 	}
-	h.ReadAt = p.ReadAt
+	h.ReadAt, h.Source = p.ReadAt, s.sawSource()
 	if !p.Polled.IsZero() {
 		ago := time.Since(p.Polled)
 		h.Polled = &ago
@@ -251,7 +249,7 @@ func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error 
 	ctx, cancel := s.last()
 	defer cancel()
 	s.log.Error("paused: a person is needed", "reason", why.Reason, "detail", why.Detail,
-		"then", "exporter consumer resume "+s.consumer.Name+" --reason …")
+		"then", thenCommand(s.consumer.Name, why))
 	return own.Pause(ctx, why)
 }
 
