@@ -21,6 +21,7 @@ type ExporterConfig struct {
 	LeaseTTL         Duration `env:"EXPORTER_LEASE_TTL" envDefault:"15s" desc:"How long a replica that has died keeps its consumers before another one takes them. At least 1s."`
 	ShutdownGrace    Duration `env:"EXPORTER_SHUTDOWN_GRACE" envDefault:"20s" desc:"How long a batch in flight may take after SIGTERM. Keep it below the time after which your supervisor kills."`
 	StatementTimeout Duration `env:"EXPORTER_STATEMENT_TIMEOUT" envDefault:"30s" desc:"Longest time for one reading statement in the Docket database."`
+	Memory           Size     `env:"EXPORTER_MEMORY" docDefault:"GOMEMLIMIT; else 96MiB and 12MiB for each consumer, at most 60 % of the container's limit" desc:"Memory from which on the process would rather work more than take more. A soft limit: what is in flight is never refused."`
 	Replica          string   `env:"EXPORTER_REPLICA" docDefault:"host name and process id" desc:"Name of this process as owner of consumers. Two processes must never share it."`
 }
 

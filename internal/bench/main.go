@@ -67,6 +67,7 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		{"rate", measureRate},
 		{"profile", profile},
 		{"rss", measureLarge},
+		{"memory", measureMemory},
 		{"latency", measureLatency},
 		{"idle", measureIdle},
 		{"clickhouse", measureClickHouse},
