@@ -18,10 +18,10 @@ const (
 	noSample = "_" + forLong
 )
 
-// healthy is what a fleet shows whose only consumer is idle: name of a series,
+// healthyFleet is what a fleet shows whose only consumer is idle: name of a series,
 // with labels of its own, and its values in promtool's notation. Series of the
 // databases come from each of two replicas, the others from the owner.
-var healthy = struct{ databases, owner map[string]string }{
+var healthyFleet = struct{ databases, owner map[string]string }{
 	databases: map[string]string{
 		`lag_events{consumer="feed"}`:                  "0+0" + forLong,
 		`lag_exact{consumer="feed"}`:                   "1+0" + forLong,
@@ -65,7 +65,7 @@ var healthy = struct{ databases, owner map[string]string }{
 // alertCase is a healthy fleet but for some series, and what fires then.
 type alertCase struct {
 	name    string
-	changes map[string]string // values of series, as in healthy
+	changes map[string]string // values of series, as in healthyFleet
 	firing  map[string]string // by time: alerts in the form "Name(feed)" or "Name(feed, reason)"
 }
 
@@ -178,15 +178,15 @@ func (c alertCase) test() yaml.MapSlice {
 		}
 		series = append(series, map[string]string{"series": onInstance(name, instance), "values": strings.ReplaceAll(values, forLong, end)})
 	}
-	for name, values := range healthy.databases {
+	for name, values := range healthyFleet.databases {
 		add(name, values, "a:9464")
 		add(name, values, "b:9464")
 	}
-	for name, values := range healthy.owner {
+	for name, values := range healthyFleet.owner {
 		add(name, values, "a:9464")
 	}
 	for name, values := range c.changes {
-		if healthy.databases[name] == "" && healthy.owner[name] == "" && name != wholeFleet {
+		if healthyFleet.databases[name] == "" && healthyFleet.owner[name] == "" && name != wholeFleet {
 			add(name, values, "a:9464")
 			add(name, values, "b:9464")
 		}

@@ -101,10 +101,13 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: the description names no next step", r.Alert)
 		}
 		if line, found := strings.CutPrefix(next, "exporter "); found {
-			words := strings.Fields(line)
-			cmd, _, err := newRootCommand(newProcess(nil, nil, nil, nil)).Find(words)
+			line = strings.ReplaceAll(line, "{{ $labels.consumer }}", "feed")
+			cmd, rest, err := newRootCommand(newProcess(nil, nil, nil, nil)).Find(strings.Fields(line))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
 			if err != nil || cmd.HasSubCommands() {
-				t.Errorf("%s: exporter %s is no command", r.Alert, line)
+				t.Errorf("%s: exporter %s is no command: %v", r.Alert, line, err)
 			}
 		}
 		want := "https://github.com/docket-exporter/exporter/blob/main/docs/runbooks/" + runbookOf(r.Alert)
