@@ -19,8 +19,8 @@ type ConsumerConfig struct {
 	Tenants Patterns `env:"TENANTS" docDefault:"all" desc:"Tenants to export, written as for TYPES."`
 	Graphs  Patterns `env:"GRAPHS" docDefault:"all" desc:"Graph ids to export, written as for TYPES."`
 
-	BatchEvents Count        `env:"BATCH_EVENTS" envDefault:"10000" docDefault:"10000; 500 for webhook" desc:"Most events in a batch."`
-	BatchBytes  Size         `env:"BATCH_BYTES" envDefault:"6MiB" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
+	BatchEvents Count        `env:"BATCH_EVENTS" envDefault:"10000" docDefault:"10000; 15000 for clickhouse, 500 for webhook" desc:"Most events in a batch."`
+	BatchBytes  Size         `env:"BATCH_BYTES" envDefault:"6MiB" docDefault:"6MiB; 8MiB for clickhouse, 3MiB for pubsub" desc:"Most bytes of payload and metadata in a batch; a single larger event is still delivered."`
 	Linger      Duration     `env:"LINGER" docDefault:"0s; 1s for clickhouse" desc:"How long a batch that is not full waits for more events."`
 	MaxAttempts Count        `env:"MAX_ATTEMPTS" envDefault:"10" desc:"Attempts at a batch before an event that the sink refuses alone, while it accepts others, becomes a dead letter."`
 	MaxAge      Duration     `env:"MAX_AGE" docDefault:"none" desc:"An event that occurred longer ago when it is to be sent is not sent, but kept as a dead letter of class expired. Judged at every attempt, by this machine's clock."`

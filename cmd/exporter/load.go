@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -82,12 +81,7 @@ func loadConsumer(vars map[string]string, name string, ps *problems) ConsumerCon
 	c := parse[ConsumerConfig](vars, prefix, ps)
 	c.Name = name
 	_, c.StartGiven = vars[prefix+"START"]
-	if _, given := vars[prefix+"LINGER"]; !given && c.Sink == SinkClickHouse {
-		c.Linger = Duration(time.Second) // every INSERT makes a part
-	}
-	if _, given := vars[prefix+"BATCH_EVENTS"]; !given && c.Sink == SinkWebhook {
-		c.BatchEvents = 500 // after a crash the whole batch is sent again, a request each
-	}
+	sinkDefaults(&c, vars)
 	c.validate(ps)
 	return c
 }

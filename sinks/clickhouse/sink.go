@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 
 	driver "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 
 	"github.com/docket-exporter/exporter"
 )
@@ -20,8 +22,9 @@ type Sink struct {
 
 	mu     sync.Mutex
 	closed bool
-	target *target // nil: ask the server before the next insert
-	before *target // the last one that was filled
+	target *target            // nil: ask the server before the next insert
+	before *target            // the last one that was filled
+	spare  []column.Interface // of the last insert into target, to be filled again; nil when there are none
 }
 
 var _ exporter.Sink = (*Sink)(nil)
@@ -63,6 +66,11 @@ func (s *Sink) Deliver(ctx context.Context, batch exporter.Batch) error {
 	if rejected := s.tooLarge(batch.Events); len(rejected) > 0 {
 		return &exporter.RejectedError{Rejections: rejected}
 	}
+	if batch.Large() {
+		// What the batch before was made of is garbage by now, and so much that
+		// the collector would let it pile up to several batches.
+		runtime.GC()
+	}
 	if err := s.insert(ctx, &batch); err != nil {
 		return fmt.Errorf("deliver batch %d to table %s: %w", batch.Number, s.cfg.Table, s.answer(err))
 	}
@@ -85,7 +93,7 @@ func (s *Sink) tooLarge(events []exporter.Event) (rejected []exporter.Rejection)
 func (s *Sink) insert(ctx context.Context, batch *exporter.Batch) (err error) {
 	defer func() {
 		if err != nil {
-			s.target = nil
+			s.target, s.spare = nil, nil
 		}
 	}()
 	if s.target == nil {
@@ -131,6 +139,8 @@ func (s *Sink) insertInto(ctx context.Context, t *target, batch *exporter.Batch)
 		return fmt.Errorf("begin insert: %w", err)
 	}
 	columns := insert.Columns()
+	recycle(columns, s.spare)
+	s.spare = nil
 	var rejected []exporter.Rejection
 	for i := range batch.Events {
 		e := &batch.Events[i]
@@ -151,7 +161,17 @@ func (s *Sink) insertInto(ctx context.Context, t *target, batch *exporter.Batch)
 	if err := insert.Send(); err != nil {
 		return fmt.Errorf("insert %d events: %w", len(batch.Events), err)
 	}
+	if jsonBytes(batch.Events) <= mostRecycled {
+		s.spare = columns
+	}
 	return nil
+}
+
+func jsonBytes(events []exporter.Event) (n int) {
+	for i := range events {
+		n += len(events[i].Payload) + len(events[i].Metadata)
+	}
+	return n
 }
 
 // reason is why a fill failed, without the value.

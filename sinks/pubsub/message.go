@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -111,14 +112,23 @@ func cut(events []exporter.Event, room int) (count, bytes int) {
 }
 
 // request is a publish request for events of one run: all messages of a request
-// must have the same ordering key.
-func request(topic string, events []exporter.Event, bytes int) *pubsubpb.PublishRequest {
-	data := make([]byte, 0, bytes)
+// must have the same ordering key. Their data stands in memory, which grows as
+// it must.
+func request(topic string, events []exporter.Event, memory *[]byte) *pubsubpb.PublishRequest {
+	size := 0
+	for i := range events {
+		size += len(events[i].Payload) + len(events[i].Metadata) + besides
+	}
+	data := slices.Grow((*memory)[:0], size)
 	messages := make([]*pubsubpb.PubsubMessage, len(events))
 	for i := range events {
 		start := len(data)
-		data = events[i].AppendJSON(data)
+		data = events[i].AppendJSON(data) // data that moves leaves the messages before where they are
 		messages[i] = message(&events[i], data[start:len(data):len(data)])
 	}
+	*memory = data
 	return &pubsubpb.PublishRequest{Topic: topic, Messages: messages}
 }
+
+// besides is about what an event's JSON has beside payload and metadata.
+const besides = 768

@@ -18,6 +18,9 @@ import (
 // ones are made: a server that is gone is not asked once for every run.
 const outage = 16
 
+// mostKept bounds the memory of a request that is kept for another one, in bytes.
+const mostKept = 256 << 10
+
 // delivery is a batch on its way.
 type delivery struct {
 	sink   *Sink
@@ -75,7 +78,7 @@ func (d *delivery) publishRun(ctx context.Context, r *run) {
 			return
 		}
 		if !d.halted.Load() {
-			r.err = s.request(ctx, r.events[r.accepted:r.accepted+count], bytes)
+			r.err = s.request(ctx, r.events[r.accepted:r.accepted+count])
 			d.note(r.err)
 			if r.err == nil {
 				r.accepted += count
@@ -100,12 +103,19 @@ func (d *delivery) note(err error) {
 
 // request makes one publish request, once. Nil means that every message has an
 // id.
-func (s *Sink) request(ctx context.Context, events []exporter.Event, bytes int) error {
+func (s *Sink) request(ctx context.Context, events []exporter.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
 	var server peer.Peer // of a request that has left
-	answer, err := s.client.TopicAdminClient.Publish(ctx, request(s.topic, events, bytes),
-		gax.WithRetry(nil), gax.WithGRPCOptions(grpc.Peer(&server)))
+	memory, _ := s.memory.Get().(*[]byte)
+	if memory == nil {
+		memory = new([]byte)
+	}
+	publish := request(s.topic, events, memory)
+	answer, err := s.client.TopicAdminClient.Publish(ctx, publish, gax.WithRetry(nil), gax.WithGRPCOptions(grpc.Peer(&server), grpc.ForceCodecV2(s.codec)))
+	if cap(*memory) <= mostKept {
+		s.memory.Put(memory)
+	}
 	if err == nil && !complete(answer.GetMessageIds(), len(events)) {
 		err = errUncounted
 	}

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -19,6 +20,8 @@ type Sink struct {
 	room   int    // bytes for messages in a request
 	client *pubsub.Client
 	bytes  *semaphore.Weighted // of requests under way
+	codec  codec
+	memory sync.Pool // *[]byte, of requests that are answered
 
 	// accepts says that the topic has taken a message since the last one that
 	// was rejected: what it refuses alone is then at fault itself.
@@ -45,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Sink, error) {
 	}
 	return &Sink{
 		cfg: cfg, topic: cfg.topic(), room: room(cfg.topic()),
-		client: client, bytes: semaphore.NewWeighted(cfg.MaxOutstandingBytes),
+		client: client, codec: newCodec(), bytes: semaphore.NewWeighted(cfg.MaxOutstandingBytes),
 	}, nil
 }
 
