@@ -45,7 +45,7 @@ fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
 
 .PHONY: bench
 bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,latency,idle,clickhouse,pubsub,flat; flat only if named)
-	@tools/setup.sh postgres
+	@case ",$${BENCH_ONLY:-clickhouse}," in *clickhouse*) more='clickhouse chdb' ;; esac; tools/setup.sh postgres $${more:-}
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/bench ./internal/bench
 	@exec bin/bench
@@ -79,7 +79,7 @@ tidy-check: ## check that go.mod and go.sum list what is used, and nothing else
 
 .PHONY: docs
 docs: ## write the generated documents
-	go test ./cmd/exporter -run 'ConfigurationDocument' -update
+	go test ./cmd/exporter -run 'ConfigurationDocument|MetricsDocument' -update
 
 .PHONY: clean
 clean: ## remove what building and the demo leave behind

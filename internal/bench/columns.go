@@ -72,7 +72,7 @@ func readColumns(ctx context.Context, url, schema string) ([]*columns, error) {
 		return nil, err
 	}
 	defer pools[0].Close()
-	source := docket.New(pools[0], docket.Options{Schema: schema})
+	source := docket.New(pools[0], docket.Options{Schema: schema, Limits: insertLimits()})
 	var at exporter.Position
 	var batches []*columns
 	for {

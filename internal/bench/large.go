@@ -15,8 +15,7 @@ const (
 // measureLarge exports events with payloads of 1 MB, where the limit on a
 // batch's bytes is what bounds memory.
 func measureLarge(ctx context.Context, b *bed, r *report) error {
-	o := docketsim.LoadOptions{Age: time.Hour, PayloadBytes: largePayload}
-	if err := b.load(ctx, largeSchema, b.LargeEvents, 100, o); err != nil {
+	if err := b.loadLarge(ctx); err != nil {
 		return err
 	}
 	u, err := b.exportOnce(ctx, largeSchema, b.LargeEvents)
@@ -27,4 +26,8 @@ func measureLarge(ctx context.Context, b *bed, r *report) error {
 	r.note("rate with 1 MB payloads", "%.0f rows/s, %.1f ms CPU per row",
 		perSecond(b.LargeEvents, u.Wall), 1000*u.CPU.Seconds()/float64(b.LargeEvents))
 	return nil
+}
+
+func (b *bed) loadLarge(ctx context.Context) error {
+	return b.load(ctx, largeSchema, b.LargeEvents, 100, docketsim.LoadOptions{Age: time.Hour, PayloadBytes: largePayload})
 }

@@ -17,6 +17,7 @@ import (
 type usage struct {
 	Wall   time.Duration
 	CPU    time.Duration // user and system
+	Sink   time.Duration // what the sink's server took meanwhile, where it is measured
 	RSS    int64         // peak, in bytes
 	Output string        // stdout
 }
@@ -96,11 +97,13 @@ func (p *process) stop() (usage, error) {
 
 // cpu is the processor time a running process has taken, from its own clock
 // (clock_getcpuclockid(3)), which is finer than the ticks in /proc.
-func (p *process) cpu() (time.Duration, error) {
+func (p *process) cpu() (time.Duration, error) { return processCPU(p.cmd.Process.Pid) }
+
+func processCPU(pid int) (time.Duration, error) {
 	var spent unix.Timespec
 	const sched = 2 // CPUCLOCK_SCHED
-	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid)<<3|sched, &spent); err != nil {
-		return 0, fmt.Errorf("read processor time of %s: %w", p.cmd.Path, err)
+	if err := unix.ClockGettime(int32(^pid)<<3|sched, &spent); err != nil {
+		return 0, fmt.Errorf("read processor time of process %d: %w", pid, err)
 	}
 	return time.Duration(spent.Nano()), nil
 }

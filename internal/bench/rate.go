@@ -30,7 +30,7 @@ type series struct {
 	events            int // of one turn
 	run               func(context.Context) (usage, error)
 	rate, cpu, server sample
-	rss               sample
+	sink, rss         sample
 }
 
 // measureRate runs the bare loops and the exporter in turns over the same rows.
@@ -92,6 +92,7 @@ func (s *series) take(ctx context.Context, b *bed) error {
 	s.rate = append(s.rate, perSecond(s.events, u.Wall))
 	s.cpu = append(s.cpu, perMillion(s.events, u.CPU))
 	s.server = append(s.server, perMillion(s.events, after-before))
+	s.sink = append(s.sink, perMillion(s.events, u.Sink))
 	s.rss = append(s.rss, float64(u.RSS))
 	return nil
 }

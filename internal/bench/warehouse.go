@@ -32,6 +32,7 @@ type warehouse struct {
 	bare string // the DSN of the bare insert
 	ddl  func(table string) string
 	stop func() error
+	pid  func() int
 	conn driver.Conn
 }
 
@@ -42,7 +43,7 @@ func openLibrary(ctx context.Context) (*warehouse, error) {
 		return nil, err
 	}
 	return connect(&warehouse{
-		name: "ClickHouse 26.7", dsn: server.DSN(), stop: server.Stop,
+		name: "ClickHouse 26.7", dsn: server.DSN(), stop: server.Stop, pid: server.PID,
 		bare: server.DSN() + "?async_insert=0", // newer servers have it on; the exporter turns it off, too
 		ddl:  func(table string) string { return clickhouse.DDL(table, clickhouse.DDLOptions{}) },
 	})
@@ -56,7 +57,7 @@ func openOldServer(ctx context.Context) (*warehouse, error) {
 		return nil, err
 	}
 	return connect(&warehouse{
-		name: "ClickHouse 18.16", dsn: server.DSN(), bare: server.DSN(), stop: server.Stop,
+		name: "ClickHouse 18.16", dsn: server.DSN(), bare: server.DSN(), stop: server.Stop, pid: server.PID,
 		ddl: func(table string) string {
 			return "CREATE TABLE " + table + " (run_id String, seq Int64, event_id Int64, type String, step Int32," +
 				" node_id Nullable(String), channel_id Nullable(String), task_id Nullable(String)," +
@@ -91,6 +92,21 @@ func openDriver(dsn string) (driver.Conn, error) {
 }
 
 func (w *warehouse) close() error { return errors.Join(w.conn.Close(), w.stop()) }
+
+// during runs a process and adds what the server took meanwhile.
+func (w *warehouse) during(run func() (usage, error)) (usage, error) {
+	before, err := processCPU(w.pid())
+	if err != nil {
+		return usage{}, err
+	}
+	u, err := run()
+	if err != nil {
+		return u, err
+	}
+	after, err := processCPU(w.pid())
+	u.Sink = after - before
+	return u, err
+}
 
 func (w *warehouse) create(ctx context.Context, table string) error {
 	if err := w.conn.Exec(ctx, w.ddl(table)); err != nil {

@@ -161,6 +161,16 @@ func (s *Server) QueryFormat(ctx context.Context, statement, format string) (str
 	return string(text), nil
 }
 
+// PID is the number of the server's process, 0 while it is down.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0
+	}
+	return s.process.PID()
+}
+
 // Signal sends sig: SIGSTOP and SIGCONT freeze and thaw the server.
 func (s *Server) Signal(sig syscall.Signal) error {
 	s.mu.Lock()

@@ -135,6 +135,16 @@ func (s *Server) Connect() (clickhouse.Conn, error) {
 	return clickhouse.Open(&clickhouse.Options{Addr: []string{s.Address()}})
 }
 
+// PID is the number of the server's process, 0 while it is down.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0
+	}
+	return s.process.PID()
+}
+
 // Signal sends sig: SIGSTOP and SIGCONT freeze and thaw the server.
 func (s *Server) Signal(sig syscall.Signal) error {
 	s.mu.Lock()
