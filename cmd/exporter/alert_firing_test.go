@@ -73,9 +73,11 @@ func (c *child) address() string {
 	return addr
 }
 
-// awaitAlerts waits until these alerts and no others are there, by name in
-// this state.
-func awaitAlerts(t *testing.T, s *promserver.Server, want map[string]string) []promserver.Alert {
+// alertStates are the states of alerts by their names, without the prefix.
+type alertStates map[string]string
+
+// awaitAlerts waits until these alerts and no others are there, in these states.
+func awaitAlerts(t *testing.T, s *promserver.Server, want alertStates) []promserver.Alert {
 	t.Helper()
 	var alerts []promserver.Alert
 	pgtest.Eventually(t, 30*time.Second, func() error {
@@ -83,9 +85,9 @@ func awaitAlerts(t *testing.T, s *promserver.Server, want map[string]string) []p
 		if alerts, err = s.Alerts(t.Context()); err != nil {
 			return err
 		}
-		got := map[string]string{}
+		got := alertStates{}
 		for _, a := range alerts {
-			name := a.Labels["alertname"]
+			name := strings.TrimPrefix(a.Labels["alertname"], "DocketExporter")
 			if got[name] != "" {
 				return fmt.Errorf("%s is there twice: %v", name, alerts)
 			}
@@ -99,11 +101,13 @@ func awaitAlerts(t *testing.T, s *promserver.Server, want map[string]string) []p
 	return alerts
 }
 
-// Two replicas, one Prometheus: a paused consumer raises one alert, which ends
-// when it is resumed; all replicas killed raise another one.
+// Two replicas, one Prometheus: a consumer that is paused raises one alert, and
+// those of the headroom as its events grow old. They end when it is resumed.
+// All replicas killed raise another one.
 func TestAlertsOfARunningFleet(t *testing.T) {
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.env["RETENTION_EVENTS"] = "10m"
 	s.insert("r", 2)
 	a, b := start(t, s.env, "", "run"), start(t, s.env, "", "run")
 	s.await("analytics", 2)
@@ -112,20 +116,25 @@ func TestAlertsOfARunningFleet(t *testing.T) {
 		samples, err := prometheus.Query(t.Context(), "docket_exporter_lag_events == 0")
 		return err == nil && len(samples) == 2
 	})
-	awaitAlerts(t, prometheus, map[string]string{})
+	awaitAlerts(t, prometheus, alertStates{})
 
 	command(t, s.env, "consumer", "pause", "analytics", "--reason", "the warehouse moves").want(t, exitOK)
-	awaitAlerts(t, prometheus, map[string]string{"DocketExporterConsumerPausedByOperator": "pending"})
-	alerts := awaitAlerts(t, prometheus, map[string]string{"DocketExporterConsumerPausedByOperator": "firing"})
+	awaitAlerts(t, prometheus, alertStates{"ConsumerPausedByOperator": "pending"})
+	alerts := awaitAlerts(t, prometheus, alertStates{"ConsumerPausedByOperator": "firing"})
 	if got, want := alerts[0].Annotations["description"], "Next: exporter cursor show analytics"; !strings.Contains(got, want) {
 		t.Errorf("the description %q lacks %q", got, want)
 	}
 	s.insert("r", 2)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET inserted_at = now() - interval '6 minutes' WHERE seq = 4`)
+	awaitAlerts(t, prometheus, alertStates{"ConsumerPausedByOperator": "firing", "HeadroomLow": "firing", "LossNear": "firing"})
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET inserted_at = now() - interval '9 minutes' WHERE seq = 4`)
+	awaitAlerts(t, prometheus, alertStates{"ConsumerPausedByOperator": "firing", "HeadroomLow": "firing", "HeadroomCritical": "firing", "LossNear": "firing"})
+
 	command(t, s.env, "consumer", "resume", "analytics", "--reason", "it has moved").want(t, exitOK)
-	awaitAlerts(t, prometheus, map[string]string{})
-	s.await("analytics", 4)
+	awaitAlerts(t, prometheus, alertStates{})
+	s.wantDelivered("analytics", "r", 4)
 
 	a.kill()
 	b.kill()
-	awaitAlerts(t, prometheus, map[string]string{"DocketExporterAbsent": "firing"})
+	awaitAlerts(t, prometheus, alertStates{"Absent": "firing"})
 }
