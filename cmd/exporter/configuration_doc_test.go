@@ -40,7 +40,7 @@ host and name. A value that is like a connection string is not repeated either,
 whatever variable it is in.
 
 The commands ` + "`migrate`, `status`, `cursor` and `consumer`" + ` need the database
-variables only.
+variables only, ` + "`monitor`" + ` those, RETENTION_EVENTS and EXPORTER_HTTP_ADDR.
 
 `
 
