@@ -21,7 +21,7 @@ import (
 // Docket has not made its tables yet, is waited for, with once for a while;
 // anything else that is wrong ends the process, since going on could lose events.
 func (e *engine) prepare(ctx context.Context) error {
-	var backoff exporter.Backoff
+	backoff := exporter.Backoff{Max: mostPatience}
 	began := time.Now()
 	for {
 		err := e.prepareOnce(ctx)

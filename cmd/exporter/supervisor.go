@@ -18,6 +18,7 @@ import (
 const (
 	claimInterval = 500 * time.Millisecond // between tries to take a consumer that another replica owns
 	pauseInterval = 2 * time.Second        // between looks at a paused consumer
+	mostPatience  = 3 * time.Second        // between tries of a database that does not answer: events flow again soon after it does
 )
 
 // supervisor runs one consumer: it claims it, runs its pipeline, and acts on
@@ -175,6 +176,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		MaxAge:       c.MaxAge.Value(),
 		Shape:        c.shape(),
 		Once:         s.once,
+		HaltOnLoss:   c.OnLoss == LossHalt,
 		Metrics:      s.metrics,
 		Log:          s.log,
 		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p) },
@@ -312,6 +314,9 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 		return pauseInterval
 	case errors.Is(err, exporter.ErrFenced):
 		wait, what = claimInterval, "no longer the owner of the consumer"
+	}
+	if panicked == nil {
+		wait = min(wait, mostPatience)
 	}
 	if text := fmt.Sprint(what, args); text != said.text || panicked != nil || time.Since(said.at) > repeatAfter {
 		*said = remark{text, time.Now()}

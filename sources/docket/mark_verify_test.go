@@ -178,6 +178,10 @@ func TestPromotion(t *testing.T) {
 		replica.do(`SELECT setval('docket_events_id_seq', 132)`)
 	}
 	d.wantChanged("event 105 (b/55)")
+	in, err := docket.New(d.pool, docket.Options{Seen: ahead.seen, Mark: ahead.mark}).Inspect(t.Context(), ahead.at, nil, ahead.mark.InsertedAt)
+	if err != nil || in.Gone.String() != "{[101,105]}" || len(in.Later) != 0 || !strings.Contains(in.Changed, "event 105") {
+		t.Fatalf("%+v, %v", in, err)
+	}
 	// New commits under the same ids.
 	replica.do(`SELECT setval('docket_events_id_seq', 100)`)
 	for seq := range 8 {
@@ -185,6 +189,10 @@ func TestPromotion(t *testing.T) {
 	}
 	d.goOn(url, ahead)
 	d.wantChanged("event 105 was b/55")
+	in, err = docket.New(d.pool, docket.Options{Seen: ahead.seen, Mark: ahead.mark}).Inspect(t.Context(), ahead.at, nil, ahead.mark.InsertedAt)
+	if err != nil || len(in.Gone) != 0 || len(in.Later) != 5 || in.Later[0].EventID != 101 {
+		t.Fatalf("%+v, %v", in, err)
+	}
 	// The former primary, still alive.
 	d.goOn(primary.URL("postgres"), promoted)
 	d.wantChanged("timeline 00000001")
