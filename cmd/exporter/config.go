@@ -17,6 +17,7 @@ type Config struct {
 type ExporterConfig struct {
 	Consumers ConsumerNames `env:"EXPORTER_CONSUMERS,required" desc:"Names of the consumers to run, separated by commas. A name is a lower-case letter followed by lower-case letters, digits and underscores." example:"analytics,feed"`
 	WatchConfig
+	GuardConfig
 	PollInterval     Duration `env:"EXPORTER_POLL_INTERVAL" envDefault:"100ms" desc:"Longest wait between two polls while nothing happens."`
 	LeaseTTL         Duration `env:"EXPORTER_LEASE_TTL" envDefault:"15s" desc:"How long a replica that has died keeps its consumers before another one takes them. At least 1s."`
 	ShutdownGrace    Duration `env:"EXPORTER_SHUTDOWN_GRACE" envDefault:"20s" desc:"How long a batch in flight may take after SIGTERM. Keep it below the time after which your supervisor kills."`
@@ -28,6 +29,7 @@ type ExporterConfig struct {
 // WatchConfig is what it takes to show how far consumers are.
 type WatchConfig struct {
 	Retention     Retention `env:"RETENTION_EVENTS,required" desc:"How long Docket keeps events (its event retention), or none when no pruner runs. Docket does not store it in the database, so it has to be told; it is checked against the table." example:"14d"`
+	RetentionRuns Retention `env:"RETENTION_RUNS" docDefault:"not compared" desc:"How long Docket keeps finished runs (its run retention). Only compared with the table."`
 	HTTPAddr      string    `env:"EXPORTER_HTTP_ADDR" envDefault:"127.0.0.1:9464" desc:"Address of /metrics, /livez and /readyz; off serves none. run --once listens only where this is set."`
 	HTTPGiven     bool      // EXPORTER_HTTP_ADDR is set
 	WebConfigFile string    `env:"EXPORTER_WEB_CONFIG_FILE" desc:"File with TLS and basic authentication for the HTTP address, in the format of the Prometheus exporter toolkit."`
@@ -44,12 +46,16 @@ func (c *ExporterConfig) listenAddr(once bool) string {
 // validate adds what single values cannot tell.
 func (c *ExporterConfig) validate(ps *problems) {
 	c.WatchConfig.validate(ps)
+	c.GuardConfig.validate(ps, c.Retention)
 	ps.atLeast("EXPORTER_POLL_INTERVAL", c.PollInterval, time.Millisecond)
 	ps.atLeast("EXPORTER_LEASE_TTL", c.LeaseTTL, time.Second)
 	ps.atLeast("EXPORTER_STATEMENT_TIMEOUT", c.StatementTimeout, 100*time.Millisecond)
 }
 
 func (c *WatchConfig) validate(ps *problems) {
+	if runs := c.RetentionRuns.Value(); runs > 0 && runs < c.Retention.Value() {
+		ps.add("RETENTION_RUNS", "is %s, less than RETENTION_EVENTS (%s), which Docket does not allow", c.RetentionRuns, c.Retention)
+	}
 	if c.HTTPAddr == "off" || c.HTTPAddr == "none" {
 		c.HTTPAddr = ""
 	} else if err := checkAddress(c.HTTPAddr); err != nil {

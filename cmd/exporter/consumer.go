@@ -94,6 +94,9 @@ func newResumeCommand(p *process) *cobra.Command {
 		Args:    names("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, status cursor.Status) error {
+				if err := refuseHalted(&status); err != nil {
+					return err
+				}
 				changed, err := s.Resume(ctx, args[0], c.By, c.Reason)
 				if err != nil {
 					return err

@@ -24,6 +24,7 @@ type ConsumerConfig struct {
 	Linger      Duration     `env:"LINGER" docDefault:"0s; 1s for clickhouse" desc:"How long a batch that is not full waits for more events."`
 	MaxAttempts Count        `env:"MAX_ATTEMPTS" envDefault:"10" desc:"Attempts at a batch before an event that the sink refuses alone, while it accepts others, becomes a dead letter."`
 	MaxAge      Duration     `env:"MAX_AGE" docDefault:"none" desc:"An event that occurred longer ago when it is to be sent is not sent, but kept as a dead letter of class expired. Judged at every attempt, by this machine's clock."`
+	OnLoss      LossPolicy   `env:"ON_LOSS" envDefault:"continue" desc:"What happens once events may be lost, because retention deleted them before they were read: continue goes on, halt pauses before anything behind them is delivered, until cursor accept-loss. Either way the loss is recorded."`
 	OnPoison    PoisonPolicy `env:"ON_POISON" envDefault:"dead_letter" desc:"What happens behind an event that becomes a dead letter: dead_letter delivers the later events of its run, hold_run keeps them as dead letters too, until a person has decided."`
 	MaxLetters  Limit        `env:"MAX_DEAD_LETTERS" envDefault:"100" desc:"Most dead letters in an hour, expired and held ones not counted; one more pauses the consumer instead, and nothing is skipped. off for no limit."`
 	Payload     Payload      `env:"PAYLOAD" envDefault:"full" desc:"What of the payload is exported: full, none, or the names of top-level keys separated by commas."`

@@ -16,7 +16,8 @@ import (
 
 func newCursorCommand(p *process) *cobra.Command {
 	return group("cursor", "Show and change the positions of consumers",
-		newCursorListCommand(p), newCursorShowCommand(p), newCursorSetCommand(p), newCursorExportCommand(p), newCursorImportCommand(p))
+		newCursorListCommand(p), newCursorShowCommand(p), newCursorSetCommand(p), newCursorExportCommand(p), newCursorImportCommand(p),
+		newCursorLossesCommand(p), newAcceptLossCommand(p))
 }
 
 func newCursorListCommand(p *process) *cobra.Command {

@@ -61,6 +61,7 @@ func monitorUntil(ctx context.Context, db DatabaseConfig, c WatchConfig, log *sl
 	if err := server.Listen(); err != nil {
 		return err
 	}
+	go m.policy.run(ctx)
 	return server.Serve(ctx)
 }
 
@@ -70,6 +71,7 @@ type monitor struct {
 	docket   *pgxpool.Pool
 	export   *pgxpool.Pool
 	observer *observer
+	policy   *policyWatch
 }
 
 func newMonitor(ctx context.Context, db DatabaseConfig, c WatchConfig, log *slog.Logger) (*monitor, error) {
@@ -88,13 +90,14 @@ func newMonitor(ctx context.Context, db DatabaseConfig, c WatchConfig, log *slog
 	return &monitor{
 		db: db, docket: source, export: export,
 		observer: newObserver(store, source, db.DocketSchema, c.Retention.Value(), none, log),
+		policy:   newPolicyWatch(source, db.DocketSchema, c.policy(), log),
 	}, nil
 }
 
 // register adds everything that monitor shows to a registry.
 func (m *monitor) register(registry prometheus.Registerer) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	registry.MustRegister(lag.NewCollector(m.observer.watch))
+	registry.MustRegister(lag.NewCollector(m.observer.watch), m.policy)
 }
 
 // ready reports whether both databases answer what monitor asks.

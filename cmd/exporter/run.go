@@ -108,6 +108,8 @@ type engine struct {
 	store    *cursor.Store
 	metrics  *exporter.Metrics
 	observer *observer
+	policy   *policyWatch
+	guard    *guard
 	pipes    pipes
 	out      io.Writer
 
@@ -137,6 +139,8 @@ func newEngine(ctx context.Context, c Config, once bool, log *slog.Logger) (*eng
 	}
 	e.store = cursor.NewStore(e.export, e.renewal, c.Database.ExportSchema)
 	e.observer = newObserver(e.store, e.docket, c.Database.DocketSchema, c.Exporter.Retention.Value(), e.filterOf, log)
+	e.policy = newPolicyWatch(e.docket, c.Database.DocketSchema, c.Exporter.policy(), log)
+	e.guard = e.newGuard()
 	return e, nil
 }
 
@@ -187,6 +191,9 @@ func (e *engine) run(ctx context.Context) error {
 			e.balance.run(ctx)
 		}()
 	}
+	e.policy.look(ctx) // losses are judged by it
+	watching := e.watchRetention(ctx)
+	defer watching()
 	errs := make([]error, len(e.config.Consumers))
 	var group errgroup.Group
 	for i, c := range e.config.Consumers {

@@ -21,7 +21,7 @@ func (s *supervisor) openSource(ctx context.Context, state exporter.State) (*doc
 	}
 	c := s.consumer
 	known.Schema, known.Filters, known.Mark = s.config.Database.DocketSchema, filters, state.Mark
-	known.Retention = s.config.Exporter.Retention.Value()
+	known.Retention, known.Loss = s.config.Exporter.Retention.Value(), s.lossRule(state)
 	known.Limits = docket.Limits{Events: int(c.BatchEvents), Bytes: int64(c.BatchBytes)}
 	known.PayloadKeys, known.NoPayload = c.Payload.Keys, !c.Payload.Full && len(c.Payload.Keys) == 0
 	known.StatementTimeout = s.config.Exporter.StatementTimeout.Value()
@@ -60,6 +60,9 @@ func (s *supervisor) sawSource() *cursor.Seen {
 func thenCommand(consumer string, why *exporter.PauseError) string {
 	if why.Reason == exporter.PausedSourceChanged {
 		return "exporter source show"
+	}
+	if why.Reason == exporter.PausedPossibleLoss {
+		return "exporter cursor accept-loss " + consumer + " --all --reviewed-by … --reason …"
 	}
 	return "exporter consumer resume " + consumer + " --reason …"
 }

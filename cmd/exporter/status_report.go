@@ -117,8 +117,12 @@ func (r *consumerReport) next() string {
 	switch {
 	case r.Paused != nil && r.Paused.Reason == exporter.PausedByPerson:
 		return fmt.Sprintf("exporter consumer resume %s --reason TEXT", r.Consumer)
+	case r.Paused != nil && r.Paused.Reason == exporter.PausedPossibleLoss:
+		return fmt.Sprintf("exporter cursor losses %s, then exporter cursor accept-loss %s --all --reviewed-by WHO --reason TEXT", r.Consumer, r.Consumer)
 	case r.Paused != nil:
 		return fmt.Sprintf("put right what the reason says, then: exporter consumer resume %s --reason TEXT", r.Consumer)
+	case r.Losses > 0:
+		return fmt.Sprintf("events may be lost: exporter cursor losses %s", r.Consumer)
 	case r.State == cursor.Unowned:
 		return "start `exporter run` with " + r.Consumer + " in EXPORTER_CONSUMERS; if one runs, see its log"
 	case r.LastError != "":
