@@ -21,8 +21,8 @@ const (
 // for exactly that the later events go on without it.
 type HeldRuns map[string]Identity
 
-// add notes that an event waits.
-func (h HeldRuns) add(id Identity) {
+// Add notes that an event waits.
+func (h HeldRuns) Add(id Identity) {
 	if first, ok := h[id.RunID]; !ok || id.Compare(first) < 0 {
 		h[id.RunID] = id
 	}
@@ -46,7 +46,7 @@ func (r *run) loadHeld() error {
 func (d *delivery) setPoisonAside() {
 	for _, p := range d.batch.Poison {
 		d.letters = append(d.letters, DeadLetter{Rejection: p})
-		d.dead.add(p.Event.Identity())
+		d.dead.Add(p.Event.Identity())
 	}
 	if d.Held != nil && len(d.held)+len(d.dead) > 0 {
 		d.putAside(nil, d.attempt-1)
@@ -71,7 +71,7 @@ func (d *delivery) putAside(named []Rejection, attempts int) {
 			}
 		}
 		if x.Class != ClassExpired && x.Class != ClassHeld {
-			d.dead.add(e.Identity())
+			d.dead.Add(e.Identity())
 		}
 		d.letters = append(d.letters, DeadLetter{Rejection: x, Attempts: attempts})
 	}
@@ -150,7 +150,7 @@ func (r *run) setAside(letters []DeadLetter) {
 		l := &letters[i]
 		r.Metrics.deadLetter(l.Class)
 		if r.held != nil && l.Class != ClassExpired {
-			r.held.add(l.Event.Identity())
+			r.held.Add(l.Event.Identity())
 		}
 		if l.Class == ClassExpired || l.Class == ClassHeld {
 			if many[l.Class]++; many[l.Class] > 1 {

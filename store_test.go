@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing/synctest"
 	"time"
 
@@ -17,6 +18,7 @@ type store struct {
 	number          int64
 	intent          *exporter.Intent
 	letters         []exporter.DeadLetter
+	decided         map[int64]bool // dead letters by event
 	losses          []exporter.Loss
 	events          int // sum of what acceptances said
 	epoch, revision int
@@ -47,6 +49,11 @@ func (o *owner) write(before, after string, v any, apply func(*store)) error {
 		return err
 	}
 	s := &o.store
+	if a, ok := v.(exporter.Acceptance); ok && s.epoch == o.epoch && s.revision == o.revision {
+		if err := s.holds(a.DeadLetters); err != nil {
+			return err
+		}
+	}
 	switch {
 	case s.epoch == o.epoch && s.revision == o.revision:
 		apply(s)
@@ -101,6 +108,25 @@ func (o *owner) Accept(_ context.Context, a exporter.Acceptance) error {
 	})
 }
 
+// holds refuses events that are to be held behind nothing.
+func (s *store) holds(letters []exporter.DeadLetter) error {
+	var no exporter.ReleasedError
+	all := slices.Concat(s.letters, letters)
+	for i := range letters {
+		l := &letters[i]
+		behind := func(x exporter.DeadLetter) bool {
+			return x.Event.RunID == l.Event.RunID && x.Event.Seq < l.Event.Seq && x.Class != exporter.ClassExpired && !s.decided[x.Event.ID]
+		}
+		if l.Class == exporter.ClassHeld && !slices.ContainsFunc(all, behind) && !slices.Contains(no.Runs, l.Event.RunID) {
+			no.Runs = append(no.Runs, l.Event.RunID)
+		}
+	}
+	if len(no.Runs) > 0 {
+		return &no
+	}
+	return nil
+}
+
 // checkPassed checks that everything a position passes is filtered, taken, or
 // put aside with it.
 func (o *owner) checkPassed(a exporter.Acceptance) {
@@ -109,7 +135,7 @@ func (o *owner) checkPassed(a exporter.Acceptance) {
 	letters := map[int64]bool{}
 	for _, l := range a.DeadLetters {
 		r, ok := passed[l.Event.ID]
-		if !ok || letters[r.ID] || !r.poison && !r.refused {
+		if !ok || letters[r.ID] || !r.poison && !r.refused && l.Class != exporter.ClassHeld && l.Class != exporter.ClassExpired {
 			o.t.Fatalf("dead letter of event %d in %+v", l.Event.ID, a)
 		}
 		letters[r.ID] = true

@@ -83,6 +83,7 @@ func TestReleaseAndHoldAtOnce(t *testing.T) {
 	// The decision first.
 	tx, err := f.admin.Begin(t.Context())
 	must(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
 	_, err = tx.Exec(t.Context(), f.sql("UPDATE {dead_letters} SET state = 'replayed', claimed_by = NULL, claimed_until = NULL WHERE id = $1"), first)
 	must(t, err)
 	answer := make(chan error, 1)

@@ -183,7 +183,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x8368' WHERE seq = 2`)
 	c := start(t, s.env, "", "run")
 	pgtest.Until(t, 30*time.Second, "the error to be shown", func() bool {
-		return strings.Contains(s.status("analytics").LastError, "INSERT and UPDATE on dead_letters are not granted")
+		return pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.export_status WHERE last_error LIKE '%INSERT and UPDATE on dead_letters are not granted%'`) == 1
 	})
 	if at := s.status("analytics"); at.Position.High != 0 || at.Intent == nil {
 		t.Fatalf("status %+v", at)
