@@ -14,8 +14,8 @@ const statusHelp = `Show how far every consumer is, who owns it, what holds it u
 next. It works from any machine, with the database variables only.
 
 LAG is how many events are not delivered yet, BEHIND the age of the oldest of
-them; ? where Docket's database does not tell. Events that a filter
-leaves out are counted unless the consumer's variables are set here as well.
+them; ? where Docket's database does not tell. Events that the owner's
+filter leaves out are not counted.
 
 Exit code 3 says that a consumer needs a person: it is paused, or events may be
 lost.`
@@ -45,7 +45,7 @@ func showStatus(ctx context.Context, p *process, s *cursor.Store, db DatabaseCon
 	}
 	reports := reportsOf(list, db)
 	person := slices.ContainsFunc(reports, func(r consumerReport) bool { return r.needsPerson() })
-	if err := p.addLag(ctx, list, reports, db); err != nil {
+	if err := p.addLag(ctx, s, list, reports, db); err != nil {
 		fmt.Fprintln(p.stderr, "the lag is unknown: "+oneLine(err.Error()))
 	}
 	if asJSON {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/lag"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
@@ -17,7 +18,7 @@ const lagTimeout = 5 * time.Second
 
 // addLag fills in how far each consumer is behind, which only Docket's tables
 // tell. Its error is the first reason for which that is unknown.
-func (p *process) addLag(ctx context.Context, list []cursor.Status, reports []consumerReport, db DatabaseConfig) error {
+func (p *process) addLag(ctx context.Context, s *cursor.Store, list []cursor.Status, reports []consumerReport, db DatabaseConfig) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -31,12 +32,17 @@ func (p *process) addLag(ctx context.Context, list []cursor.Status, reports []co
 	if err := pool.Ping(ctx); err != nil {
 		return explainConnect(db.Docket, err)
 	}
+	scopes, err := s.Scopes(ctx)
+	if err != nil {
+		return err
+	}
 	var first error
 	for i := range list {
-		filters, err := p.filters(list[i].Name)
-		var b docket.Backlog
-		if err == nil {
-			b, err = docket.ReadBacklog(ctx, pool, db.DocketSchema, docket.Rest{After: list[i].Position, Filters: filters})
+		filters, err := p.filters(list[i].Name) // until the owner has told its own
+		o := observer{docket: pool, schema: db.DocketSchema, configured: func(string) (docket.Filters, bool) { return filters, true }}
+		var b *lag.Backlog
+		if scope := scopes[list[i].UID]; err == nil || scope.Filter != nil {
+			b, err = o.backlog(ctx, &list[i], &scope)
 		}
 		if err == nil {
 			reports[i].setLag(b)
@@ -59,7 +65,7 @@ func (p *process) filters(consumer string) (docket.Filters, error) {
 	return filtersOf(c)
 }
 
-func (r *consumerReport) setLag(b docket.Backlog) {
+func (r *consumerReport) setLag(b *lag.Backlog) {
 	seconds := 0.0
 	if b.Events > 0 && !b.Oldest.IsZero() {
 		seconds = max(b.Now.Sub(b.Oldest).Seconds(), 0)

@@ -30,8 +30,14 @@ func TestStatusShowsTheLag(t *testing.T) {
 		t.Errorf("got %v events, %v seconds", r.LagEvents, r.LagSeconds)
 	}
 	s.env["CONSUMER_ANALYTICS_TYPES"] = "run_*"
-	if r = lag(); r.LagEvents == nil || *r.LagEvents != 0 || *r.LagSeconds != 0 {
-		t.Errorf("with the filter: %v events", r.LagEvents)
+	for _, c := range []struct {
+		told any // by the owner
+		want int64
+	}{{`{}`, 3}, {`{"types": ["run_*"]}`, 0}, {`{"graphs": ["!chain"]}`, 0}, {nil, 0}} {
+		pgtest.Exec(t, s.pool, `UPDATE docket_export.consumers SET filter = $1`, c.told)
+		if r = lag(); r.LagEvents == nil || *r.LagEvents != c.want || (*r.LagSeconds == 0) != (c.want == 0) {
+			t.Errorf("with the owner's filter %v: %v events, want %d", c.told, r.LagEvents, c.want)
+		}
 	}
 	s.env["EXPORT_DATABASE_URL"], s.env["DOCKET_DATABASE_URL"] = s.dsn, "postgres://"+closedPort(t)+"/app"
 	unknown := command(t, s.env, "status")
