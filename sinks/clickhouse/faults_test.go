@@ -9,6 +9,7 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/internal/relay"
 	"github.com/docket-exporter/exporter/sinks/sinktest"
 )
 
@@ -49,8 +50,8 @@ func TestCutConnection(t *testing.T) {
 		t.Run(server.name, func(t *testing.T) {
 			conn, table := connect(t, server.dsn(server.address)), tableOf(t, "events")
 			server.make(t, conn, table)
-			r := newRelay(t, server.address)
-			s := open(t, Config{DSN: server.dsn(r.address()), Table: table})
+			r := relay.New(t, server.address)
+			s := open(t, Config{DSN: server.dsn(r.Address()), Table: table})
 			sent := 0
 			for i, at := range []int64{1, 1_500, 5_000, 10_000} {
 				b := sinktest.Batch(uint64(i+1), 10, 100)
@@ -58,7 +59,7 @@ func TestCutConnection(t *testing.T) {
 				if err := s.learn(t.Context()); err != nil { // so that the insert is what is cut
 					t.Fatal(err)
 				}
-				r.after.Store(at)
+				r.CutAfter(at)
 				wantOutage(t, s.Deliver(t.Context(), b))
 				insist(t, s, b)
 				sent += len(b.Events)
@@ -67,9 +68,9 @@ func TestCutConnection(t *testing.T) {
 			b.Number = 50
 			deliver(t, s, sinktest.Batch(49, 1, 1))
 			if server.name == "new" { // the old one answers while the insert begins
-				r.mute.Store(true)
+				r.Mute.Store(true)
 				wantOutage(t, s.Deliver(t.Context(), b))
-				r.mute.Store(false)
+				r.Mute.Store(false)
 			}
 			insist(t, s, b)
 			sent += len(b.Events) + 1
@@ -84,13 +85,14 @@ func TestKilledServer(t *testing.T) {
 		t.Run(server.name, func(t *testing.T) {
 			conn, table := connect(t, server.dsn(server.address)), tableOf(t, "events")
 			server.make(t, conn, table)
-			r := newRelay(t, server.address)
-			r.then = func() {
+			r := relay.New(t, server.address)
+			kill := func() {
 				if err := server.kill(); err != nil {
 					t.Error(err)
 				}
+				r.Cut()
 			}
-			s := open(t, Config{DSN: server.dsn(r.address()), Table: table})
+			s := open(t, Config{DSN: server.dsn(r.Address()), Table: table})
 			sent := 0
 			for i, at := range []int64{10_000, 40_000} {
 				b := sinktest.Batch(uint64(i+1), 20, 250)
@@ -98,7 +100,7 @@ func TestKilledServer(t *testing.T) {
 				if err := s.learn(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				r.after.Store(at)
+				r.After(at, kill)
 				wantOutage(t, s.Deliver(t.Context(), b))
 				if err := server.start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -181,9 +183,9 @@ func wantOnce(t *testing.T, conn driver.Conn, table, final string, sent int) {
 
 func TestNoServerAndNoSecrets(t *testing.T) {
 	const secret = "s3cr+t%2Fwith%20signs"
-	r := newRelay(t, "127.0.0.1:1")
+	r := relay.New(t, "127.0.0.1:1")
 	for _, scheme := range []string{"clickhouse", "http", "https"} {
-		s := open(t, Config{DSN: scheme + "://me:" + secret + "@" + r.address() + "/default?dial_timeout=1s"})
+		s := open(t, Config{DSN: scheme + "://me:" + secret + "@" + r.Address() + "/default?dial_timeout=1s"})
 		err := s.Deliver(t.Context(), sinktest.Batch(1, 1, 1))
 		wantOutage(t, err)
 		wantSecret(t, err)

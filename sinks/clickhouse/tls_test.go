@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docket-exporter/exporter/internal/relay"
 	"github.com/docket-exporter/exporter/sinks/sinktest"
 )
 
@@ -76,7 +77,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 
 // terminator is a TLS end in front of a server, whose configuration can change.
 type terminator struct {
-	*relay // behind it
+	*relay.Relay // behind it
 
 	mu     sync.Mutex
 	config *tls.Config
@@ -91,7 +92,7 @@ func (e *terminator) set(c *tls.Config) {
 // terminate returns the address of a TLS end in front of the server at to.
 func terminate(t *testing.T, to string) (*terminator, string) {
 	t.Helper()
-	e := &terminator{relay: newRelay(t, to)}
+	e := &terminator{Relay: relay.New(t, to)}
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -107,12 +108,12 @@ func terminate(t *testing.T, to string) (*terminator, string) {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { splice(client, e.address()) })
+			wg.Go(func() { splice(client, e.Address()) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close() // nothing was written to it
-		e.cut()
+		e.Cut()
 		wg.Wait()
 	})
 	return e, l.Addr().String()
@@ -180,7 +181,7 @@ func TestPrivateAuthority(t *testing.T) {
 			deliver(t, s, sinktest.Batch(2, 1, 1))
 			present(second.pair(t, here()))
 			writePEM(t, files.CAFile, "CERTIFICATE", second.certificate.Raw)
-			end.cut()
+			end.Cut()
 			insist(t, s, sinktest.Batch(3, 1, 1))
 		})
 	}
