@@ -149,6 +149,16 @@ func TestWebhookEffectsOnceWhateverIsKilled(t *testing.T) {
 	t.Logf("%d events, %d kills of each side, %d repeats without effect, %v", inserted, kills, repeats, time.Since(began).Round(time.Second))
 }
 
+// The exporter is killed at each named point around send and record, while
+// Docket writes with late commits and rollbacks.
+func TestKilledOverWebhook(t *testing.T) {
+	receiver, effects := newReceiverProcess(t)
+	s := newSite(t)
+	s.webhook("http://" + receiver.addr)
+	s.killedWhileWriting(min(rounds(t), 1))
+	wantEffectsOnce(t, s.pool, effects)
+}
+
 // wantEffectsOnce compares the receiver's effects with Docket's table.
 func wantEffectsOnce(t *testing.T, docket, effects *pgxpool.Pool) {
 	t.Helper()

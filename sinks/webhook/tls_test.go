@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -95,7 +97,7 @@ func TestPrivateAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := &http.Server{Handler: plain, ErrorLog: nil, TLSConfig: &tls.Config{
+	end := &http.Server{Handler: plain, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return present.Load(), nil },
 		ClientAuth:     tls.RequireAndVerifyClientCert, ClientCAs: trusted,
 	}}
