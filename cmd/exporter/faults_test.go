@@ -29,6 +29,10 @@ const (
 	recorded    = "recorded"
 )
 
+// frozen stops the whole process between the sink's acceptance and the record
+// of it, as a hypervisor may, until somebody lets it go on.
+const frozen = "frozen"
+
 // Other faults of the sink.
 const (
 	slowSink    = "slow"    // takes two seconds
@@ -105,8 +109,29 @@ func (c *faultyCursor) Begin(ctx context.Context, in exporter.Intent) error {
 
 func (c *faultyCursor) Accept(ctx context.Context, a exporter.Acceptance) error {
 	c.reached(accepted)
+	if c.due(frozen) {
+		return c.freeze(ctx, a)
+	}
 	err := c.Cursor.Accept(ctx, a)
 	c.reached(recorded)
+	return err
+}
+
+// freeze stops the process and then writes what it was about to write, also
+// when its own clock has told it not to: the database must refuse it.
+func (c *faultyCursor) freeze(ctx context.Context, a exporter.Acceptance) error {
+	fmt.Println("at " + frozen)
+	stopped := time.Now()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for time.Since(stopped) < time.Second { // the signal may take effect a moment later
+		time.Sleep(time.Millisecond)
+	}
+	err := c.Cursor.Accept(context.WithoutCancel(ctx), a)
+	if errors.Is(err, exporter.ErrFenced) {
+		fmt.Println("at refused")
+	}
 	return err
 }
 
