@@ -33,6 +33,7 @@ type Guard struct {
 	rule  GuardRule
 	state GuardState
 	since time.Time // of the state
+	began time.Time // when the pruner was first held off since the last rest; zero when it has not been
 }
 
 // NewGuard returns a guard that holds nothing.
@@ -59,7 +60,7 @@ func (g *Guard) Step(now time.Time, least time.Duration, known bool) (hold bool)
 		switch {
 		case recovered:
 			g.enter(GuardIdle, now)
-		case now.Sub(g.since) >= g.rule.Max:
+		case now.Sub(g.began) >= g.rule.Max:
 			g.enter(GuardResting, now)
 		}
 	case GuardResting:
@@ -79,15 +80,23 @@ func (g *Guard) Step(now time.Time, least time.Duration, known bool) (hold bool)
 func (g *Guard) Held(now time.Time) {
 	if g.state == GuardWanted {
 		g.enter(GuardHeld, now)
+		if g.began.IsZero() {
+			g.began = now
+		}
 	}
 }
 
 // Lost says that the hold is gone although Step still wanted it: its session
-// has ended. The time it was held does not count again.
+// has ended. The time since it was first held goes on to count.
 func (g *Guard) Lost(now time.Time) {
 	if g.state == GuardHeld {
 		g.enter(GuardWanted, now)
 	}
 }
 
-func (g *Guard) enter(s GuardState, now time.Time) { g.state, g.since = s, now }
+func (g *Guard) enter(s GuardState, now time.Time) {
+	g.state, g.since = s, now
+	if s == GuardIdle || s == GuardResting {
+		g.began = time.Time{}
+	}
+}

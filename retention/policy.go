@@ -19,6 +19,8 @@ type Sight struct {
 	// retention, and Gone those of them whose first event is missing.
 	Young, Gone int
 
+	Held bool // somebody keeps the pruner off, so that events outlive their retention
+
 	OldestRun time.Time // updated_at of the finished run that was touched last longest ago; zero when there is none
 }
 
@@ -68,10 +70,13 @@ func Judge(p Policy, s Sight) Verdict {
 	case p.Events == 0:
 	case v.Observed > p.Events+slack(p.Events):
 		v.contradict(KeptLong)
+		if s.Held {
+			v.Mismatch = Agrees
+		}
 	case s.Gone > 0 && 2*s.Gone >= s.Young:
 		v.contradict(GoneEarly)
 	}
-	if v.Mismatch == Agrees && p.Runs > 0 && v.OldestRun > p.Runs+slack(p.Runs) {
+	if v.Mismatch == Agrees && p.Runs > 0 && !s.Held && v.OldestRun > p.Runs+slack(p.Runs) {
 		v.Mismatch = RunsLong
 	}
 	return v

@@ -75,6 +75,7 @@ func check(ctx context.Context, c Config) *findings {
 	checkExport(ctx, c.Database, found)
 	checkPositions(ctx, c, found)
 	checkDirect(ctx, c.Database, found)
+	checkGuard(ctx, c, found)
 	for i := range c.Consumers {
 		checkTypes(&c.Consumers[i], found)
 		checkSink(ctx, &c.Consumers[i], found)

@@ -30,7 +30,9 @@ func ReadSight(ctx context.Context, pool *pgxpool.Pool, schema string, events ti
 	if err := x.run(ctx, indexesOnly, t.sightStatement(events, &s)); err != nil {
 		return retention.Sight{}, fmt.Errorf("read the oldest event of %s: %w", t.events, err)
 	}
-	return s, nil
+	holders, err := PrunerHolders(ctx, x.conn, schema)
+	s.Held = len(holders) > 0
+	return s, err
 }
 
 // CheckRetention compares the retention that was told with the tables, because
@@ -44,6 +46,11 @@ func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, told ret
 	if err := st.read(rr); err != nil {
 		return refused(conn, err, "read the oldest event of "+t.events)
 	}
+	holders, err := PrunerHolders(ctx, conn, schema)
+	if err != nil {
+		return refused(conn, err, "look for who holds the pruner off")
+	}
+	s.Held = len(holders) > 0
 	verdict := retention.Judge(told, s)
 	f := Finding{Level: OK}
 	if f.Text, f.Hint = verdict.Text(); verdict.Mismatch != retention.Agrees {
