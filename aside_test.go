@@ -103,8 +103,8 @@ func TestHeldRunsKeepTheirOrder(t *testing.T) {
 				return nil
 			}
 			fast := func(p *exporter.Pipeline) { p.MaxAttempts = 2 }
-			_ = w.runFor(time.Hour, w.holding, slowPolls, fast)
-			if err := w.runFor(time.Hour, w.holding, slowPolls, fast); err != nil {
+			_ = w.runFor(10*time.Minute, w.holding, slowPolls, fast)
+			if err := w.runFor(10*time.Minute, w.holding, slowPolls, fast); err != nil {
 				rt.Fatal(err)
 			}
 			w.checkHeld()
@@ -112,7 +112,7 @@ func TestHeldRunsKeepTheirOrder(t *testing.T) {
 				w.release(fmt.Sprintf("run%d", i))
 			}
 			w.insert(event("run0", seq["run0"]+1))
-			if err := w.runFor(time.Hour, w.holding, slowPolls, fast); err != nil {
+			if err := w.runFor(10*time.Minute, w.holding, slowPolls, fast); err != nil {
 				rt.Fatal(err)
 			}
 			w.checkHeld()

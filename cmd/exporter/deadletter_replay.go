@@ -77,8 +77,16 @@ func replayLetters(ctx context.Context, p *process, s *cursor.Store, c Config, l
 		}
 	}
 	if len(waiting) > 0 {
-		plan := planOf("replay", waiting, ", and then what is held behind them")
-		if ok, err := r.mayGo(p, plan, len(waiting)); err != nil || !ok {
+		held, err := s.HeldBehind(ctx, idsOf(waiting))
+		if err != nil {
+			return err
+		}
+		held = slices.DeleteFunc(held, func(id int64) bool { return slices.Contains(idsOf(waiting), id) })
+		more := ""
+		if len(held) > 0 {
+			more = fmt.Sprintf(", and then %s held behind", plural(int64(len(held)), "event"))
+		}
+		if ok, err := r.mayGo(p, planOf("replay", waiting, more), len(waiting)+len(held)); err != nil || !ok {
 			return err
 		}
 	}

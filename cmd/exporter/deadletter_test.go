@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -55,10 +57,11 @@ func TestHeldRunIsReleased(t *testing.T) {
 	command(t, s.env, "deadletter", "list").want(t, exitOK, "undecodable", "held", "waits for 2 of its run")
 	command(t, s.env, reviewed("replay", "--run", "r")...).want(t, exitUsage, "would replay 4 dead letters", "--yes")
 	command(t, s.env, reviewed("replay", "--run", "r", "--yes")...).want(t, exitPerson, "rejected", "undecodable", "waits")
-	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 4))...).want(t, exitPerson, "an earlier event of its run must be")
+	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 4), "--yes")...).want(t, exitPerson, "an earlier event of its run must be")
 	command(t, s.env, reviewed("discard", "--id", s.letterID("r", 2), "--dry-run")...).want(t, exitOK, "would discard 1 dead letter")
 	command(t, s.env, reviewed("discard", "--id", s.letterID("r", 2))...).want(t, exitOK, "discarded")
-	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 3))...).want(t, exitOK, "replayed")
+	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 3))...).want(t, exitUsage, "would replay 1 dead letter, and then 2 events held behind")
+	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 3), "--yes")...).want(t, exitOK, "replayed")
 	s.insert("r", 5) // seq begins at 1 again, the table being empty
 	pgtest.Exec(t, s.pool, `DELETE FROM docket_events WHERE seq < 5`)
 	pgtest.Exec(t, s.pool, `UPDATE docket_events SET seq = seq + 1`)
@@ -120,6 +123,26 @@ func (s *site) wantLines(consumer string, want ...string) {
 	s.t.Helper()
 	if got := s.delivered(consumer); !slices.Equal(got, want) {
 		s.t.Fatalf("%s delivered %v, want %v", consumer, got, want)
+	}
+}
+
+// An account or an address that the destination refuses is nobody's poison: the
+// consumer pauses, and no event becomes a dead letter.
+func TestRefusedAccountMakesNoDeadLetters(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
+	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
+	s.insert("r", 3)
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.URL + "/default"
+		command(t, s.env, "run", "--once").want(t, exitPerson, fmt.Sprint(status), "CLICKHOUSE_DSN")
+		server.Close()
+		if at := s.status("analytics"); at.Paused == nil || at.Paused.Reason != "sink" || at.DeadLetters != 0 || at.Position.High != 0 {
+			t.Fatalf("after %d: %+v", status, at)
+		}
+		command(t, s.env, "consumer", "resume", "analytics", "--reason", "next one").want(t, exitOK)
 	}
 }
 
