@@ -154,6 +154,9 @@ func (l *losses) each(ids exporter.Ranges, readAt time.Time, f func(ids exporter
 // reached returns those of ids that a retention may have reached whose horizon
 // is given, and since when what they stood for was inserted.
 func (l *losses) reached(ids exporter.Ranges, readAt, horizon time.Time) (old exporter.Ranges, since time.Time) {
+	if len(ids) == 0 {
+		return nil, since
+	}
 	l.each(ids, readAt, func(part exporter.Ranges, inserted time.Time) {
 		if inserted.IsZero() || inserted.After(horizon) {
 			return
