@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"testing"
@@ -140,5 +141,37 @@ func TestLagRespectsTheOwnersFilter(t *testing.T) {
 	s.insert("r", 2)
 	if c := s.observe(); c.Filtered || c.Backlog.Events != 2 {
 		t.Errorf("consumer %+v, backlog %+v", c, c.Backlog)
+	}
+}
+
+// Where time is too short for all backlogs, everybody has a turn.
+func TestBacklogsTakeTurnsWhenTimeIsShort(t *testing.T) {
+	expired, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newSite(t)
+	o := &observer{schema: "public", docket: s.pool, log: slog.New(slog.DiscardHandler)}
+	three := func() []observed { return make([]observed, 3) }
+	o.configured = func(string) (docket.Filters, bool) { return docket.Filters{}, true }
+	for _, want := range []int{1, 2, 3} {
+		all := three()
+		o.readBacklogs(expired, all)
+		if o.first != want || all[0].Err == nil || all[2].Err == nil {
+			t.Fatalf("the next read begins with %d, want %d: %+v", o.first, want, all)
+		}
+	}
+	all := three()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	asked := 0
+	o.first = 4 // one consumer was removed since
+	o.configured = func(string) (docket.Filters, bool) {
+		if asked++; asked == 3 {
+			end()
+		}
+		return docket.Filters{}, true
+	}
+	o.readBacklogs(ctx, all)
+	if all[1].Err != nil || all[2].Err != nil || all[0].Err == nil || o.first != 0 {
+		t.Errorf("first %d: %+v", o.first, all)
 	}
 }

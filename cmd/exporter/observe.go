@@ -40,6 +40,8 @@ type observer struct {
 
 	log *slog.Logger
 
+	first int // whose backlog is read first; only one read goes on at a time
+
 	mu   sync.Mutex
 	seen []observed // by the last read
 }
@@ -91,24 +93,41 @@ func (o *observer) read(ctx context.Context) ([]lag.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var consumers []lag.Consumer
 	var seen []observed
 	for _, k := range known {
-		scope, there := scopes[k.UID]
-		if !there || scope.Finished != nil { // removed at this moment, or done
-			continue
+		if scope, there := scopes[k.UID]; there && scope.Finished == nil { // else it was removed at this moment, or is done
+			seen = append(seen, observed{Status: k, Scope: scope, Lag: consumerOf(&k, &scope)})
 		}
-		c := consumerOf(&k, &scope)
-		c.Backlog, err = o.backlog(ctx, &k, &scope)
-		if err != nil {
-			o.log.Debug("the backlog is unknown", "consumer", k.Name, "err", err)
-		}
-		consumers, seen = append(consumers, c), append(seen, observed{k, scope, c, err})
+	}
+	o.readBacklogs(ctx, seen)
+	consumers := make([]lag.Consumer, len(seen))
+	for i := range seen {
+		consumers[i] = seen[i].Lag
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = seen
 	return consumers, nil
+}
+
+// readBacklogs fills in how far the consumers are behind. Where time is too
+// short for all of them it begins the next time with those it did not reach.
+func (o *observer) readBacklogs(ctx context.Context, all []observed) {
+	first, inTime := o.first, true
+	for i := range all {
+		at := (first + i) % len(all)
+		s := &all[at]
+		if s.Lag.Backlog, s.Err = o.backlog(ctx, &s.Status, &s.Scope); s.Err == nil {
+			continue
+		}
+		o.log.Debug("the backlog is unknown", "consumer", s.Status.Name, "err", s.Err)
+		if inTime && ctx.Err() != nil {
+			o.first, inTime = at, false
+			if i == 0 {
+				o.first++ // it alone takes too long: the others first
+			}
+		}
+	}
 }
 
 var errFilterUnknown = errors.New("no owner has told yet which events it delivers")
