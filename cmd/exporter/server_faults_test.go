@@ -79,6 +79,56 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
+// A standby is promoted that lacks five commits, and the cursor's own went with
+// them: what the exporter's tables say is whole again, and only the process that
+// read the five events knows.
+func TestFailoverThatLostCommits(t *testing.T) {
+	primary := pgtest.Cluster(t, pgserver.Options{})
+	s := newSiteOn(t, primary)
+	door := newDoor(t, s.dsn)
+	s.env["DOCKET_DATABASE_URL"] = door.dsn
+	s.env["EXPORTER_LEASE_TTL"] = "3s"
+	s.insert("r", 100)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 100)
+	pgtest.Until(t, 20*time.Second, "the position to be recorded", func() bool { return s.status("analytics").Position.High == 100 })
+	standby := pgtest.Standby(t, primary, pgserver.Options{})
+	replica := pgtest.Pool(t, standby.URL("postgres"))
+	pgtest.Exec(t, replica, `ALTER SYSTEM SET primary_conninfo = ''`)
+	pgtest.Exec(t, replica, `SELECT pg_reload_conf()`)
+	pgtest.Until(t, 20*time.Second, "the standby to be cut off", func() bool {
+		return pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM pg_stat_replication`) == 0
+	})
+	s.insert("r", 5)
+	s.await("analytics", 105)
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	door.lead(standby.URL("postgres"))
+	if err := primary.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.dsn, s.pool = standby.URL("postgres"), replica
+	defer func() {
+		if t.Failed() {
+			t.Log(c.stderr)
+		}
+	}()
+	pgtest.Until(t, 30*time.Second, "the consumer to pause", func() bool { return s.status("analytics").Paused != nil })
+	why := s.status("analytics").Paused
+	if why.Reason != "source_changed" || !strings.Contains(why.Detail, "event 105 (r/105)") || !strings.Contains(why.Detail, "gone back to 100") {
+		t.Fatalf("paused: %+v\n%s", why, c.stderr)
+	}
+	s.env["DOCKET_DATABASE_URL"] = s.dsn
+	command(t, s.env, "status").want(t, exitPerson, "exporter source show")
+	command(t, s.env, "source", "show").want(t, exitPerson, "PAUSED: event 105")
+	command(t, s.env, "source", "adopt", "--reason", "failover", "--yes").want(t, exitOK, "event 105", "goes on after 100")
+	s.insert("r", 3)
+	s.await("analytics", 108)
+	c.signal(syscall.SIGTERM)
+	c.wait(20 * time.Second)
+}
+
 // However long a database has been away, the next try is near.
 func TestPatienceWithADatabaseIsShort(t *testing.T) {
 	s := &supervisor{log: slog.New(slog.DiscardHandler)}

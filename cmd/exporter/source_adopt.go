@@ -120,8 +120,11 @@ func (c *comparison) plan(ctx context.Context, one *compared, to *exporter.Posit
 	}
 	lines := []string{fmt.Sprintf("would let %s go on after %s; it is at %s", one.Name, shortened(at.String()), shortened(one.Position.String()))}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
-	if one.Changed != "" {
+	switch {
+	case one.Changed != "":
 		add("%s", oneLine(one.Changed))
+	case one.changed():
+		add("%s", oneLine(one.Paused.Detail))
 	}
 	if len(one.Gone) > 0 {
 		add("ids %s were read and are no rows now: what was delivered of them may not exist in Docket any more", shortened(one.Gone.String()))

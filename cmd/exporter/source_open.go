@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
@@ -21,6 +22,7 @@ func (s *supervisor) openSource(ctx context.Context, state exporter.State) (*doc
 	}
 	c := s.consumer
 	known.Schema, known.Filters, known.Mark = s.config.Database.DocketSchema, filters, state.Mark
+	s.before.fill(&known)
 	known.Retention, known.Loss = s.config.Exporter.Retention.Value(), s.lossRule(state)
 	known.Limits = docket.Limits{Events: int(c.BatchEvents), Bytes: int64(c.BatchBytes)}
 	known.PayloadKeys, known.NoPayload = c.Payload.Keys, !c.Payload.Full && len(c.Payload.Keys) == 0
@@ -28,6 +30,47 @@ func (s *supervisor) openSource(ctx context.Context, state exporter.State) (*doc
 	source := docket.New(s.docket, known)
 	s.source.Store(source)
 	return source, nil
+}
+
+// readBefore is what this process itself has read for the consumer. Where the
+// exporter's tables went back in time together with Docket's, as in a failover
+// that lost commits, they no longer tell.
+type readBefore struct {
+	epoch int64 // of the last claim
+	seen  *docket.Seen
+	mark  *exporter.Mark
+}
+
+// keep takes over what a source has read.
+func (r *readBefore) keep(source *docket.Source) {
+	if source != nil && source.Saw() != nil {
+		r.seen, r.mark = source.Saw(), source.Marked()
+	}
+}
+
+// claimed forgets everything when somebody else has owned, moved or adopted the
+// consumer since: each of these raises the epoch.
+func (r *readBefore) claimed(epoch int64) {
+	if epoch > r.epoch+1 {
+		*r = readBefore{}
+	}
+	r.epoch = epoch
+}
+
+// refused forgets what was read once the consumer is seen to be paused for it:
+// from then on a person decides. That a pause was written is not enough, since
+// it may have gone into tables that are lost.
+func (r *readBefore) refused(err error) {
+	if paused, ok := errors.AsType[*cursor.PausedError](err); ok && paused.Reason == exporter.PausedSourceChanged {
+		r.seen, r.mark = nil, nil
+	}
+}
+
+// fill tells a source what was read, where that is more than what is kept.
+func (r *readBefore) fill(known *docket.Options) {
+	if r.mark != nil && (known.Mark == nil || known.Mark.EventID < r.mark.EventID) {
+		known.Mark, known.Seen = r.mark, r.seen
+	}
 }
 
 // knownSource says which source a consumer knows.

@@ -24,7 +24,7 @@ type sourceForReport struct {
 	Consumer string        `json:"consumer"`
 	Position string        `json:"position"`
 	Changed  string        `json:"changed,omitempty"` // why it would pause
-	Paused   bool          `json:"paused"`            // because the source had changed
+	Paused   string        `json:"paused,omitempty"`  // what was seen when it paused because the source had changed
 	Gone     string        `json:"gone_ids"`          // read, and no rows now
 	Later    int           `json:"later_rows"`        // rows at ids that are done, which cannot have been read
 	Rows     []eventReport `json:"rows,omitempty"`    // the lowest of them
@@ -41,7 +41,10 @@ func (c *comparison) report() sourceReport {
 		r.Now, r.Last = &one.Present, one.Head
 		f := sourceForReport{
 			Consumer: one.Name, Position: one.Position.String(), Changed: one.Changed,
-			Paused: one.Changed == "" && one.changed(), Gone: one.Gone.String(), Later: len(one.Later), Rewind: one.rewind(),
+			Gone: one.Gone.String(), Later: len(one.Later), Rewind: one.rewind(),
+		}
+		if one.changed() && one.Paused != nil {
+			f.Paused = one.Paused.Detail
 		}
 		for k := range one.Later[:min(len(one.Later), reportedRows)] {
 			f.Rows = append(f.Rows, *eventReportOf(&one.Later[k]))
@@ -81,8 +84,8 @@ func (f *sourceForReport) lines() []string {
 	switch {
 	case f.Changed != "":
 		verdict = "CHANGED: " + oneLine(f.Changed)
-	case f.Paused:
-		verdict = "paused as changed; it is the one that was read, and the consumer may be resumed"
+	case f.Paused != "":
+		verdict = "PAUSED: " + oneLine(f.Paused) + "; by what is kept, the source is the one that was read"
 	}
 	lines := []string{"at " + shortened(f.Position) + ": " + verdict}
 	if f.Changed == "" {

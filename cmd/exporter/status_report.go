@@ -119,6 +119,8 @@ func (r *consumerReport) next() string {
 		return fmt.Sprintf("exporter consumer resume %s --reason TEXT", r.Consumer)
 	case r.Paused != nil && r.Paused.Reason == exporter.PausedPossibleLoss:
 		return fmt.Sprintf("exporter cursor losses %s, then exporter cursor accept-loss %s --all --reviewed-by WHO --reason TEXT", r.Consumer, r.Consumer)
+	case r.Paused != nil && r.Paused.Reason == exporter.PausedSourceChanged:
+		return "exporter source show, then exporter source adopt --reason TEXT"
 	case r.Paused != nil:
 		return fmt.Sprintf("put right what the reason says, then: exporter consumer resume %s --reason TEXT", r.Consumer)
 	case r.Losses > 0:

@@ -31,6 +31,7 @@ type supervisor struct {
 	stop     <-chan struct{}
 	leaving  <-chan struct{} // closed with stop, and when the consumer is given up
 	source   atomic.Pointer[docket.Source]
+	before   readBefore
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {
@@ -82,12 +83,14 @@ func (s *supervisor) turn(work context.Context) error {
 		return errYielded
 	}
 	defer s.balance.drop(s.consumer.Name)
-	s.source.Store(nil) // the one before may have been another
+	s.before.keep(s.source.Swap(nil))
 	own, state, err := s.store.Claim(work, s.consumer.Name, s.config.Exporter.Replica, s.config.Exporter.LeaseTTL.Value())
 	if err != nil {
+		s.before.refused(err)
 		return err
 	}
 	defer s.mayLeave(state)()
+	s.before.claimed(own.Epoch())
 	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.High, "open_ranges", len(state.Position.Holes))
 	s.tellFilter(work, own)
 	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {

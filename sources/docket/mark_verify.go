@@ -24,7 +24,7 @@ func (s *Source) verify(ctx context.Context, t *tx, high int64, now time.Time) (
 	var fresh *exporter.Mark
 	found, err := false, error(nil)
 	if s.mark != nil {
-		found, err = s.verifyMark(ctx, t, now)
+		found, err = s.verifyMark(ctx, t, high, now)
 	}
 	if err == nil && !found {
 		fresh, err = s.newMark(ctx, t, high)
@@ -43,13 +43,13 @@ func orMark(fresh, known *exporter.Mark, found bool) *exporter.Mark {
 	return fresh
 }
 
-func (s *Source) verifyMark(ctx context.Context, t *tx, now time.Time) (found bool, err error) {
+func (s *Source) verifyMark(ctx context.Context, t *tx, high int64, now time.Time) (found bool, err error) {
 	var e *exporter.Event
 	if err := t.run(ctx, s.markStatement(`WHERE e.id = $1::int8`, s.mark.EventID, &e)); err != nil {
 		return false, err
 	}
 	if e == nil {
-		return false, s.explainMissing(ctx, t, now)
+		return false, s.explainMissing(ctx, t, high, now)
 	}
 	if s.mark.Hash != contentHash(e, true) && s.mark.Hash != contentHash(e, false) {
 		return false, changed("event %d was %s/%d, inserted %s, when it was read, and is %s/%d, inserted %s, now",
@@ -67,13 +67,16 @@ func slack(retention time.Duration) time.Duration { return min(retention/10, tim
 // explainMissing says whether a row that was read may be gone. On a server that
 // has not been promoted nothing is lost, so a run that was deleted and a pruner
 // that keeps less than was told explain it, too.
-func (s *Source) explainMissing(ctx context.Context, t *tx, now time.Time) error {
+func (s *Source) explainMissing(ctx context.Context, t *tx, high int64, now time.Time) error {
 	age := now.Sub(s.mark.InsertedAt)
 	if s.retention > 0 && age > s.retention-slack(s.retention) {
 		return nil
 	}
 	what := fmt.Sprintf("event %d (%s/%d), inserted %s, was read and is gone, though younger than the retention",
 		s.mark.EventID, s.mark.RunID, s.mark.Seq, stamp(s.mark.InsertedAt))
+	if s.mark.EventID > high {
+		what += fmt.Sprintf(", and the position has gone back to %d: ids up to %d may have been delivered", high, s.mark.EventID)
+	}
 	if s.promoted {
 		return changed("%s: the server that was promoted to timeline %s lacks commits of the one before, or the run was deleted at the same time", what, s.seen.Timeline)
 	}

@@ -61,6 +61,7 @@ type Source struct {
 
 	seen       *Seen // of the last read, or as it was told
 	saw        atomic.Pointer[Seen]
+	marked     atomic.Pointer[exporter.Mark]
 	mark       *exporter.Mark
 	unverified bool // the mark is to be compared
 	promoted   bool // the timeline is another one than when it was last compared
@@ -211,12 +212,17 @@ func (s *Source) remember(b *exporter.Batch, fresh *exporter.Mark) {
 	} else {
 		s.mark = b.Mark
 	}
+	s.marked.Store(s.mark)
 	s.saw.Store(s.seen)
 }
 
-// Saw returns what the source was when it was last read; nil before that. It
-// may be called at any time.
+// Saw returns what the source was when it was last read, and nil before that.
+// It may be called at any time.
 func (s *Source) Saw() *Seen { return s.saw.Load() }
+
+// Marked returns the row that was marked last, as it was read and not only as
+// it was recorded. It may be called at any time.
+func (s *Source) Marked() *exporter.Mark { return s.marked.Load() }
 
 // drop declares ids dead.
 func (s *Source) drop(b *exporter.Batch, dead exporter.Ranges) {
