@@ -346,3 +346,37 @@ func TestRateOfDeadLetters(t *testing.T) {
 		must(t, pass(t, c, letter("e", 1, "refused"), letter("e", 2, "refused"), letter("e", 3, "refused"), letter("e", 4, "refused"), letter("e", 5, "refused"), letter("e", 6, "refused")))
 	})
 }
+
+// A letter that was decided is open again when a person has moved the position
+// back and its event is refused once more; one that waits stays as it is.
+func TestDecidedLetterIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, direct)
+	c, _ := f.claim("a")
+	letters := []exporter.DeadLetter{letter("r", 1, "refused"), letter("r", 2, exporter.ClassHeld), letter("q", 1, "refused")}
+	must(t, pass(t, c, letters...))
+	waits := f.idOf("q", 1)
+	if done, err := f.Discard(t.Context(), []int64{f.idOf("r", 1), f.idOf("r", 2)}, eve); err != nil || len(done) != 2 {
+		t.Fatalf("discarded %v, %v", done, err)
+	}
+	must(t, c.Release(t.Context(), false))
+	must(t, f.Set(t.Context(), "feed", exporter.Position{}, false, "eve", "the table was truncated"))
+	c, _ = f.claim("b")
+	letters[2].Class, letters[2].Reason = "too_large", "another word"
+	must(t, pass(t, c, letters...))
+	for _, want := range []struct {
+		run   string
+		seq   int64
+		state string
+		class string
+	}{{"r", 1, StateOpen, "refused"}, {"r", 2, StateHeld, exporter.ClassHeld}, {"q", 1, StateOpen, "refused"}} {
+		d, _, err := f.DeadLetter(t.Context(), f.idOf(want.run, want.seq))
+		must(t, err)
+		if d.State != want.state || d.Class != want.class || want.run == "q" && d.ID != waits {
+			t.Errorf("%s/%d is %s, %s", want.run, want.seq, d.State, d.Class)
+		}
+	}
+	if n := f.count("{dead_letters}", "true"); n != 3 {
+		t.Errorf("%d dead letters", n)
+	}
+}
