@@ -99,6 +99,37 @@ func TestExpiredEventsAreKept(t *testing.T) {
 	}
 }
 
+// A deadline that passes between a crash and the restart takes events out of the
+// request: what is left has another token, so the server stores it.
+func TestDeadlineBetweenCrashAndRestart(t *testing.T) {
+	server, err := chdb.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newSite(t)
+	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
+	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.DSN()
+	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_CREATE_TABLE"] = "true"
+	s.env["CONSUMER_ANALYTICS_LINGER"] = "0s"
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
+	s.insert("r", 6)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET occurred_at = occurred_at - interval '2 hours' WHERE seq <= 3`)
+	c := start(t, s.env, accepted+" 1", "run")
+	c.awaitLine("at " + accepted)
+	c.kill()
+	s.env["CONSUMER_ANALYTICS_MAX_AGE"] = "1h"
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	again := start(t, s.env, "", "run")
+	pgtest.Until(t, 30*time.Second, "the batch to be done", func() bool { return s.status("analytics").Position.High == 6 })
+	again.kill()
+	got, err := server.Query(t.Context(), "SELECT countIf(seq <= 3), countIf(seq > 3), uniqExact(seq) FROM docket_events")
+	if err != nil || strings.Join(strings.Fields(got), " ") != "3 6 6" || s.letters("class = 'expired'") != 3 {
+		t.Fatalf("ClickHouse holds %q, %v; %d expired", got, err, s.letters("class = 'expired'"))
+	}
+}
+
 // Too many dead letters pause the consumer with nothing skipped; a person who
 // resumes lets them through.
 func TestTooManyDeadLettersPause(t *testing.T) {

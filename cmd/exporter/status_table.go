@@ -58,7 +58,7 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 		lines = append(lines, "held by  "+oneLine(describeHolder(h, r.now)))
 	}
 	if r.DeadLetters > 0 {
-		lines = append(lines, fmt.Sprintf("kept     %s as dead letters, see the view %s", plural(r.DeadLetters, "event"), inSchema(r.schema, "export_dead_letters")))
+		lines = append(lines, fmt.Sprintf("kept     %s as dead letters, see exporter deadletter list --consumer %s or the view %s", plural(r.DeadLetters, "event"), r.Consumer, inSchema(r.schema, "export_dead_letters")))
 	}
 	if r.Losses > 0 {
 		lines = append(lines, fmt.Sprintf("lost     %s in which events may be gone, see the table %s", plural(r.Losses, "range"), inSchema(r.schema, "losses")))
