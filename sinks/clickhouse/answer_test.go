@@ -88,6 +88,44 @@ func TestRefusedRow(t *testing.T) {
 	}
 }
 
+// TestRefusedAlone names an event that is refused by itself once the table has
+// taken others, and not a second one before it has taken another.
+func TestRefusedAlone(t *testing.T) {
+	conn, table := connect(t, newServer.DSN()), tableOf(t, "events")
+	exec(t, conn, DDL(table, DDLOptions{}))
+	exec(t, conn, "ALTER TABLE `"+table+"` ADD CONSTRAINT no_secrets CHECK position(payload, 'secret') = 0")
+	s := open(t, Config{DSN: newServer.DSN(), Table: table})
+	b := sinktest.Batch(1, 1, 5)
+	bad := func(i int) exporter.Batch {
+		one := b
+		one.Number, one.Events = int64(i+1), b.Events[i:i+1]
+		one.Events[0].Payload = []byte(`{"text":"secret 4711"}`)
+		return one
+	}
+	named := func(err error) bool {
+		rejected, ok := errors.AsType[*exporter.RejectedError](err)
+		return ok && len(rejected.Rejections) == 1 && rejected.Rejections[0].Class == "refused" &&
+			strings.Contains(rejected.Rejections[0].Reason, "no_secrets") && !strings.Contains(rejected.Rejections[0].Reason, "4711")
+	}
+	good := func(i int) exporter.Batch {
+		one := b
+		one.Number, one.Events = int64(i+1), b.Events[i:i+1]
+		return one
+	}
+	want := func(what string, b exporter.Batch, yes bool) {
+		t.Helper()
+		if err := s.Deliver(t.Context(), b); err == nil || named(err) != yes {
+			t.Errorf("%s: named %v, want %v: %v", what, named(err), yes, err)
+		}
+	}
+	want("nothing was accepted yet", bad(0), false)
+	deliver(t, s, good(3))
+	want("others were accepted", bad(1), true)
+	want("nothing was accepted since", bad(2), false)
+	deliver(t, s, good(4))
+	want("others were accepted again", bad(2), true)
+}
+
 // TestJSONColumn has payloads in ClickHouse's JSON type, which refuses integers
 // above 64 bits.
 func TestJSONColumn(t *testing.T) {

@@ -20,11 +20,12 @@ type Sink struct {
 	options *driver.Options
 	conn    driver.Conn
 
-	mu     sync.Mutex
-	closed bool
-	target *target            // nil: ask the server before the next insert
-	before *target            // the last one that was filled
-	spare  []column.Interface // of the last insert into target, to be filled again; nil when there are none
+	mu      sync.Mutex
+	closed  bool
+	accepts bool               // a row since an event was named for being refused alone
+	target  *target            // nil: ask the server before the next insert
+	before  *target            // the last one that was filled
+	spare   []column.Interface // of the last insert into target, to be filled again; nil when there are none
 }
 
 var _ exporter.Sink = (*Sink)(nil)
@@ -48,7 +49,7 @@ func Open(cfg Config) (*Sink, error) {
 // INSERT. The answers beside nil:
 //
 //   - *exporter.RejectedError names events that are too large or do not fit a
-//     column's type.
+//     column's type, and one that is refused by itself while others are taken.
 //   - *exporter.RefusedError: the server refused the rows for what is in them.
 //   - *exporter.RetryAfterError with Overloaded: too many parts, too many
 //     queries or no memory; the server wants fewer and larger inserts.
@@ -72,9 +73,22 @@ func (s *Sink) Deliver(ctx context.Context, batch exporter.Batch) error {
 		runtime.GC()
 	}
 	if err := s.insert(ctx, &batch); err != nil {
-		return fmt.Errorf("deliver batch %d to table %s: %w", batch.Number, s.cfg.Table, s.answer(err))
+		return fmt.Errorf("deliver batch %d to table %s: %w", batch.Number, s.cfg.Table, s.alone(batch.Events, s.answer(err)))
 	}
+	s.accepts = true
 	return nil
+}
+
+// alone names an event that is refused by itself while the table takes others.
+// Having named one, it wants to see another row accepted before it names the
+// next: when a table begins to refuse everything, at most one event is given up.
+func (s *Sink) alone(events []exporter.Event, err error) error {
+	refused, ok := errors.AsType[*exporter.RefusedError](err)
+	if !ok || len(events) != 1 || !s.accepts {
+		return err
+	}
+	s.accepts = false
+	return &exporter.RejectedError{Rejections: []exporter.Rejection{{Event: events[0], Class: refused.Class, Reason: refused.Err.Error()}}}
 }
 
 func (s *Sink) tooLarge(events []exporter.Event) (rejected []exporter.Rejection) {
