@@ -51,11 +51,12 @@ bench: ## measure rate, processor time, memory, latency, idle cost and sinks bes
 	@exec bin/bench
 
 .PHONY: soak
-soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED)
-	@tools/setup.sh postgres
+soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED); then freeze ClickHouse (CLICKHOUSE_PAUSE)
+	@tools/setup.sh postgres clickhouse chdb
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/soak ./internal/soak
-	@exec bin/soak
+	@bin/soak
+	@CLICKHOUSE_PAUSE=$${CLICKHOUSE_PAUSE:-1m} go test -count 1 -timeout 30m -run '^TestClickHouseFailsInMidInsert$$' ./cmd/exporter
 
 .PHONY: lint
 lint: vet ## check formatting and run the linters
