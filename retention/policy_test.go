@@ -46,7 +46,8 @@ func TestJudge(t *testing.T) {
 		{"a person deleted a run", week, sight(day, gone(1, 20)), retention.Agrees, 7 * day, ""},
 		{"all is gone", week, retention.Sight{Now: now, Gone: 20, Young: 20}, retention.Agrees, 7 * day, ""},
 		{
-			"runs kept", retention.Policy{Events: 7 * day, Runs: 30 * day},
+			"runs kept",
+			retention.Policy{Events: 7 * day, Runs: 30 * day},
 			sight(day, func(s *retention.Sight) { s.OldestRun = now.Add(-40 * day) }), retention.RunsLong, 7 * day, "RETENTION_RUNS is 30d, but the oldest finished run was last changed 40d ago",
 		},
 	} {

@@ -222,7 +222,7 @@ func (s *Source) judgeLosses(ctx context.Context, t *tx, b *exporter.Batch, befo
 		return false, nil
 	}
 	look := look{wide: len(old) > 0}
-	if err := t.run(ctx, s.table.sightStatement(l.told, &look.sight)); err != nil {
+	if err := t.run(ctx, indexesOnly, s.table.sightStatement(l.told, &look.sight)); err != nil {
 		return false, err
 	}
 	verdict := retention.Judge(retention.Policy{Events: l.told}, look.sight)

@@ -81,6 +81,8 @@ func (s *Source) prove(ctx context.Context, t *tx, k *look) error {
 	return t.run(ctx, ask...)
 }
 
+// brokenRunsStatement looks at the rows behind gaps. A LATERAL with a LIMIT is
+// always looked up row by row: a join could choose to read all events.
 func (t *table) brokenRunsStatement(k *look, near exporter.Ranges) statement {
 	los, his := rangeArrays(near)
 	rows := narrowRows
@@ -89,13 +91,12 @@ func (t *table) brokenRunsStatement(k *look, near exporter.Ranges) statement {
 	}
 	return statement{
 		sql: `
-SELECT DISTINCT ON (e.run_id, e.seq) g.lo, g.hi, e.run_id, e.seq,
-       coalesce((SELECT p.seq FROM ` + t.events + ` p WHERE p.run_id = e.run_id AND p.seq < e.seq ORDER BY p.seq DESC LIMIT 1), 0)
+SELECT DISTINCT ON (e.run_id, e.seq) g.lo, g.hi, e.run_id, e.seq, coalesce(before.seq, 0)
 FROM unnest($1::int8[], $2::int8[]) AS g(lo, hi)
 CROSS JOIN LATERAL (SELECT x.run_id, x.seq FROM ` + t.events + ` x WHERE x.id > g.hi ORDER BY x.id LIMIT ` + strconv.Itoa(rows) + `) e
 CROSS JOIN LATERAL (SELECT x.started_at FROM ` + t.runs + ` x WHERE x.run_id = e.run_id LIMIT 1) r
-WHERE e.seq > 1 AND (r.started_at > $3::timestamptz OR r.started_at >= $4::timestamptz)
-  AND NOT EXISTS (SELECT FROM ` + t.events + ` p WHERE p.run_id = e.run_id AND p.seq = e.seq - 1)
+LEFT JOIN LATERAL (SELECT x.seq FROM ` + t.events + ` x WHERE x.run_id = e.run_id AND x.seq < e.seq ORDER BY x.seq DESC LIMIT 1) before ON true
+WHERE coalesce(before.seq, 0) < e.seq - 1 AND (r.started_at > $3::timestamptz OR r.started_at >= $4::timestamptz)
 ORDER BY e.run_id, e.seq, g.hi DESC
 LIMIT ` + strconv.Itoa(lostRuns),
 		values: [][]byte{los, his, timeText(k.horizon.Add(clockSkew)), k.began()},
@@ -122,7 +123,8 @@ func (t *table) vanishedRunsStatement(k *look) statement {
 SELECT r.run_id FROM (
 	SELECT x.run_id, x.started_at FROM ` + t.runs + ` x WHERE x.started_at >= $1::timestamptz AND x.started_at <= $2::timestamptz
 	ORDER BY x.started_at, x.run_id LIMIT ` + strconv.Itoa(windowRuns) + `) r
-WHERE NOT EXISTS (SELECT FROM ` + t.events + ` e WHERE e.run_id = r.run_id)
+LEFT JOIN LATERAL (SELECT x.seq FROM ` + t.events + ` x WHERE x.run_id = r.run_id LIMIT 1) e ON true
+WHERE e.seq IS NULL
 ORDER BY r.started_at, r.run_id LIMIT ` + strconv.Itoa(lostRuns),
 		values: [][]byte{k.began(), timeText(k.horizon)},
 		types:  []uint32{pgtype.TimestamptzOID, pgtype.TimestamptzOID},

@@ -70,10 +70,10 @@ SELECT clock_timestamp(), oldest.inserted_at, (SELECT min(id) FROM ` + t.events 
 FROM (VALUES (1)) one
 LEFT JOIN LATERAL (SELECT inserted_at FROM ` + t.events + ` WHERE inserted_at > '-infinity' ORDER BY inserted_at, id LIMIT 1) oldest ON true
 CROSS JOIN LATERAL (
-	SELECT count(*) AS runs, count(*) FILTER (WHERE NOT EXISTS (
-	         SELECT FROM ` + t.events + ` e WHERE e.run_id = r.run_id AND e.seq = 1)) AS gone
+	SELECT count(*) AS runs, count(*) - count(e.seq) AS gone
 	FROM (SELECT run_id FROM ` + t.runs + ` WHERE started_at >= statement_timestamp() - $1::int8 * interval '1 microsecond'
-	      ORDER BY started_at, run_id LIMIT ` + strconv.Itoa(youngRuns) + `) r) young`,
+	      ORDER BY started_at, run_id LIMIT ` + strconv.Itoa(youngRuns) + `) r
+	LEFT JOIN LATERAL (SELECT x.seq FROM ` + t.events + ` x WHERE x.run_id = r.run_id AND x.seq = 1 LIMIT 1) e ON true) young`,
 		values: [][]byte{strconv.AppendInt(nil, within.Microseconds(), 10)}, types: []uint32{pgtype.Int8OID},
 		read: func(rr *pgconn.ResultReader) error {
 			for rr.NextRow() {
