@@ -379,4 +379,9 @@ func TestDecidedLetterIsOpenedAgain(t *testing.T) {
 	if n := f.count("{dead_letters}", "true"); n != 3 {
 		t.Errorf("%d dead letters", n)
 	}
+	must(t, pass(t, c, letter("late", 1, exporter.ClassExpired)))
+	must(t, pass(t, c, letter("late", 1, "refused"), letter("late", 2, exporter.ClassHeld))) // the deadline was taken away
+	if d, _, err := f.DeadLetter(t.Context(), f.idOf("late", 1)); err != nil || d.Class != "refused" {
+		t.Errorf("%+v, %v", d, err)
+	}
 }

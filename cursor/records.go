@@ -62,6 +62,7 @@ func (c *Cursor) queueDeadLetter(b *pgx.Batch, d *exporter.DeadLetter, state str
 // The consumer's present name is read in the statement, since a rename may
 // have come between. An event that is there already was passed before a person
 // moved the position back: undecided it stays as it is, decided it is open again.
+// One that had expired begins to hold its run when it is refused now.
 const insertDeadLetter = `
 INSERT INTO {dead_letters} AS d (consumer_uid, consumer, event_id, run_id, seq, type, step, node_id, channel_id, task_id,
        tenant_id, graph_id, graph_hash, payload, metadata, occurred_at, inserted_at, idempotency_key, batch, class, reason, attempts, state)
@@ -72,7 +73,7 @@ SELECT c.uid, c.name, $2::bigint, $3::text, $4::bigint, $5::text, $6::integer, $
 ON CONFLICT (consumer_uid, idempotency_key) DO UPDATE
    SET batch = excluded.batch, class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
        state = excluded.state, last_error = NULL, claimed_by = NULL, claimed_until = NULL, changed_at = clock_timestamp()
- WHERE d.state NOT IN ('open', 'held')`
+ WHERE d.state NOT IN ('open', 'held') OR d.class = 'expired' AND excluded.class <> 'expired'`
 
 func nullable(t exporter.Text) *string {
 	if !t.Present {

@@ -85,7 +85,7 @@ func newDeadLetterListCommand(p *process) *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd.Context(), func(s *cursor.Store, _ DatabaseConfig) error {
-				list, err := which.find(cmd.Context(), s)
+				list, err := which.find(cmd, s)
 				if err != nil {
 					return err
 				}

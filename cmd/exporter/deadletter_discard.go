@@ -52,7 +52,7 @@ func (f *letterFlags) chosen(cmd *cobra.Command, s *cursor.Store) ([]cursor.Dead
 	if len(f.ids) > 0 && !cmd.Flags().Changed("state") {
 		f.state = "all"
 	}
-	list, err := f.find(cmd.Context(), s)
+	list, err := f.find(cmd, s)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -59,7 +58,7 @@ func (f *letterFlags) letters(now time.Time) (cursor.Letters, error) {
 	return l, err
 }
 
-func (f *letterFlags) find(ctx context.Context, s *cursor.Store) ([]cursor.DeadLetter, error) {
+func (f *letterFlags) find(cmd *cobra.Command, s *cursor.Store) ([]cursor.DeadLetter, error) {
 	which, err := f.letters(time.Now())
 	if err != nil {
 		return nil, err
@@ -67,7 +66,11 @@ func (f *letterFlags) find(ctx context.Context, s *cursor.Store) ([]cursor.DeadL
 	if f.limit < 1 {
 		return nil, usage(fmt.Errorf("--limit %d shows nothing; give at least 1", f.limit))
 	}
-	return s.DeadLetters(ctx, which)
+	list, err := s.DeadLetters(cmd.Context(), which)
+	if len(list) == f.limit {
+		fmt.Fprintf(cmd.ErrOrStderr(), "these are the first %d; --limit takes more\n", f.limit)
+	}
+	return list, err
 }
 
 // momentOf reads a time, or how long ago it was.
