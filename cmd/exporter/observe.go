@@ -215,7 +215,7 @@ func (s *supervisor) tellFilter(ctx context.Context, own *cursor.Cursor) {
 func (e *engine) register(registry prometheus.Registerer) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	e.metrics = exporter.NewMetrics(registry)
-	registry.MustRegister(lag.NewCollector(e.observer.watch), e.policy, e.guard)
+	registry.MustRegister(lag.NewCollector(e.observer.watch), e.policy, e.guard, unverifiedSinks(e.config.Consumers))
 }
 
 // filterOf is the filter of a consumer that this process configures.

@@ -57,6 +57,14 @@ func (t TLS) apply(o *driver.Options, log *slog.Logger) error {
 	return nil
 }
 
+// Unverified reports whether connections are encrypted without verifying who is
+// at the other end: skip_verify is in the DSN. A DSN that cannot be read is
+// Open's matter.
+func (c Config) Unverified() bool {
+	o, err := driver.ParseDSN(secured(c.DSN))
+	return err == nil && o.TLS != nil && o.TLS.InsecureSkipVerify
+}
+
 // dial connects with the files of the moment. It gives crypto/tls the host's
 // name or address to verify, also where an address cannot go into the hello.
 func (t TLS) dial(ctx context.Context, addr string, o *driver.Options) (net.Conn, error) {
