@@ -11,6 +11,9 @@ TOOL := go tool -modfile=tools/go.mod
 
 # Rounds of the crash tests.
 export ROUNDS ?= 5
+SOAK_ROUNDS ?= 500
+# Tests of the failure table that repeat.
+FAILURES := ^Test(Killed|FrozenOwner|NetworkIsCut|ConnectionsAreEnded|ServerRestarts)
 FUZZTIME ?= 20s
 TESTFLAGS ?=
 
@@ -44,19 +47,20 @@ fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
 	done
 
 .PHONY: bench
-bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,latency,idle,clickhouse,pubsub,flat; flat only if named)
+bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,memory,latency,isolation,idle,clickhouse,pubsub,flat; flat only if named)
 	@case ",$${BENCH_ONLY:-clickhouse}," in *clickhouse*) more='clickhouse chdb' ;; esac; tools/setup.sh postgres $${more:-}
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/bench ./internal/bench
 	@exec bin/bench
 
 .PHONY: soak
-soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED); then freeze ClickHouse (CLICKHOUSE_PAUSE)
+soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED); then freeze ClickHouse (CLICKHOUSE_PAUSE), then repeat the failures of docs/failure-table.md, which takes hours (SOAK_ROUNDS)
 	@tools/setup.sh postgres clickhouse chdb
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/soak ./internal/soak
 	@bin/soak
 	@CLICKHOUSE_PAUSE=$${CLICKHOUSE_PAUSE:-1m} go test -count 1 -timeout 30m -run '^TestClickHouseFailsInMidInsert$$' ./cmd/exporter
+	@ROUNDS=$(SOAK_ROUNDS) go test -count 1 -timeout 0 -run '$(FAILURES)' ./cmd/exporter
 
 .PHONY: lint
 lint: vet ## check formatting and run the linters

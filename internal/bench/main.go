@@ -69,6 +69,7 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		{"rss", measureLarge},
 		{"memory", measureMemory},
 		{"latency", measureLatency},
+		{"isolation", measureIsolation},
 		{"idle", measureIdle},
 		{"clickhouse", measureClickHouse},
 		{"pubsub", measurePubSub},

@@ -30,7 +30,7 @@ func newWatch(ctx context.Context, url, exportSchema string) (*watch, error) {
 	}
 	return &watch{
 		conn: conn,
-		sql:  "SELECT high_id, holes::text FROM " + pgx.Identifier{exportSchema, "consumers"}.Sanitize(),
+		sql:  "SELECT high_id, holes::text FROM " + pgx.Identifier{exportSchema, "consumers"}.Sanitize() + " WHERE name = '" + consumer + "'",
 	}, nil
 }
 
