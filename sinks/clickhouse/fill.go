@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
@@ -45,6 +46,7 @@ func textFiller(f field, t columnType) fill {
 	}
 	// A dictionary is keyed by what it is given, so it wants the text itself.
 	boxed := map[string]any{}
+	var last any = "" // most columns repeat within a run
 	return func(c column.Interface, e *exporter.Event) error {
 		text := f.text(e)
 		switch {
@@ -59,14 +61,18 @@ func textFiller(f field, t columnType) fill {
 		case !t.interned:
 			return c.AppendRow(text)
 		}
+		if last.(string) == *text {
+			return c.AppendRow(last)
+		}
 		value, known := boxed[*text]
 		if !known {
 			if len(boxed) >= maxBoxed {
 				clear(boxed)
 			}
-			value = *text
-			boxed[*text] = value
+			value = strings.Clone(*text) // it shares its memory with the rest of the row
+			boxed[value.(string)] = value
 		}
+		last = value
 		return c.AppendRow(value)
 	}
 }
