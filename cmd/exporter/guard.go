@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/docket-exporter/exporter/lag"
@@ -231,6 +233,16 @@ func (g *guard) status() guardStatus {
 	return s
 }
 
+// sayGuard says that somebody keeps Docket's pruner from working.
+func (p *process) sayGuard(ctx context.Context, pool *pgxpool.Pool, schema string) {
+	holders, err := docket.PrunerHolders(ctx, pool, schema)
+	if err != nil || len(holders) == 0 {
+		return // the lag says what is wrong with the database
+	}
+	fmt.Fprintf(p.stderr, "Docket's pruner is held off by %s (%s): all pruning of schema %s pauses\n",
+		plural(int64(len(holders)), "session"), cmp.Or(oneLine(holders[0].Application), "unknown"), schema)
+}
+
 var (
 	guardHeldDesc = prometheus.NewDesc("docket_exporter_retention_guard_held",
 		"1 while this process keeps Docket's pruner from working.", nil, nil)
@@ -249,8 +261,9 @@ func (g *guard) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *guard) Collect(ch chan<- prometheus.Metric) {
+	refused := g.status().Refused != ""
 	g.mu.Lock()
-	held, total, refused := !g.heldSince.IsZero(), g.total, g.shown.Refused != ""
+	held, total := !g.heldSince.IsZero(), g.total
 	if held {
 		total += time.Since(g.heldSince)
 	}

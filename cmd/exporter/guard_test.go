@@ -54,6 +54,7 @@ func TestGuardHoldsThePrunerOff(t *testing.T) {
 		t.Fatalf("a pass beside the guard: %+v", got)
 	}
 	s.insert("r", 1) // Docket writes as ever
+	command(t, s.env, "status").want(t, exitPerson, "Docket's pruner is held off by 2 sessions (docket-exporter guard)")
 	if samples, _ := one.scrape(); samples["retention_guard_held_seconds_total"] <= 0 || samples["retention_guard_refused"] != 0 {
 		t.Errorf("samples %v", samples)
 	}

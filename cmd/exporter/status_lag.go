@@ -32,6 +32,7 @@ func (p *process) addLag(ctx context.Context, s *cursor.Store, list []cursor.Sta
 	if err := pool.Ping(ctx); err != nil {
 		return explainConnect(db.Docket, err)
 	}
+	p.sayGuard(ctx, pool, db.DocketSchema)
 	scopes, err := s.Scopes(ctx)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 		lines = append(lines, fmt.Sprintf("kept     %s as dead letters, see exporter deadletter list --consumer %s or the view %s", plural(r.DeadLetters, "event"), r.Consumer, inSchema(r.schema, "export_dead_letters")))
 	}
 	if r.Losses > 0 {
-		lines = append(lines, fmt.Sprintf("lost     %s in which events may be gone, see the table %s", plural(r.Losses, "range"), inSchema(r.schema, "losses")))
+		lines = append(lines, fmt.Sprintf("lost     %s in which events may be gone, see exporter cursor losses %s or the table %s", plural(r.Losses, "range"), r.Consumer, inSchema(r.schema, "losses")))
 	}
 	if r.Next != "" {
 		lines = append(lines, "next     "+r.Next)

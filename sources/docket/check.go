@@ -35,8 +35,6 @@ const oldestServer = 13
 
 const grantsHint = "grant the exporter's role what `exporter migrate --print-grants` prints"
 
-func ok(text string) Finding { return Finding{Level: OK, Text: text} }
-
 // Check looks at everything in a Docket database that reading its events
 // relies on, and changes nothing. Its error says that the connection failed;
 // whatever the server answers is a finding. What cannot be looked at because
