@@ -30,6 +30,7 @@ func TestFrozenOwnerIsTakenOver(t *testing.T) {
 	const ttl = 2 * time.Second
 	for _, where := range []string{"anywhere", frozen} {
 		t.Run(where, func(t *testing.T) {
+			t.Parallel()
 			for range (rounds(t) + 4) / 5 {
 				s := newSite(t)
 				s.env["EXPORTER_LEASE_TTL"] = ttl.String()

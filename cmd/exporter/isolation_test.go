@@ -59,6 +59,7 @@ func TestThirdConsumerDeliversMeanwhile(t *testing.T) {
 // Many consumers, pages that take long, and a lease that must not notice: it is
 // renewed through a connection of its own.
 func TestSlowPagesDoNotStarveLeases(t *testing.T) {
+	t.Parallel()
 	s := shared(t, 10)
 	s.env["EXPORTER_LEASE_TTL"] = "3s"
 	s.insert("r", 20)
@@ -87,6 +88,7 @@ func TestSlowPagesDoNotStarveLeases(t *testing.T) {
 // What is removed under a process that is configured for it does not come back
 // by itself: the process says what to do, and goes on with the others.
 func TestRemovedConsumerIsToldOf(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
 	s.also("feed")

@@ -139,6 +139,7 @@ func (s *site) whole(c *child) {
 // A network that carries nothing for longer than the lease: the owner stops
 // before its lease ends, and goes on by itself once it is mended.
 func TestNetworkIsCut(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "2s"
 	cable := s.through()
@@ -163,6 +164,7 @@ func TestNetworkIsCut(t *testing.T) {
 
 // An administrator ends all connections, as often as he likes.
 func TestConnectionsAreEnded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("r", 5)
 	c := start(t, s.env, "", "run")
@@ -178,6 +180,7 @@ func TestConnectionsAreEnded(t *testing.T) {
 // The server is restarted under a batch that the sink has taken and that is not
 // recorded yet, in an orderly way and by a crash.
 func TestServerRestartsUnderABatch(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
 	s := newSiteOn(t, cluster)
 	s.insert("r", 5)
