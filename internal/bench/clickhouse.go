@@ -76,6 +76,9 @@ func measureInserts(ctx context.Context, b *bed, r *report, w *warehouse) error 
 		slices.Max(bare.rate), bare.rate.median(), bare.cpu.median())
 	r.note(w.name+": "+ours.name, "%.0f rows/s best, %.0f median; %.2f s CPU per million median",
 		slices.Max(ours.rate), ours.rate.median(), ours.cpu.median())
+	r.note(w.name+": CPU of all processes", "bare insert %.2f, exporter %.2f s per million median; of the latter exporter %.2f, PostgreSQL %.2f, ClickHouse %.2f",
+		bare.cpu.median()+bare.sink.median(), ours.cpu.median()+ours.server.median()+ours.sink.median(),
+		ours.cpu.median(), ours.server.median(), ours.sink.median())
 	r.judge(w.name+": peak RSS", mebibytes(slices.Max(ours.rss)), "≤ "+mebibytes(mostRSS), slices.Max(ours.rss) <= mostRSS)
 	best, median := slices.Max(ours.rate)/slices.Max(bare.rate), ours.rate.median()/bare.rate.median()
 	r.judge(w.name+": exporter / bare insert", fmt.Sprintf("%.2f best, %.2f median", best, median),
