@@ -268,18 +268,22 @@ func (r *run) poll() (Batch, error) {
 	r.Metrics.polled()
 	r.progress.Polled = time.Now()
 	r.progress.Blocked = b.Blocked
-	r.sayHeld()
+	r.sayHeld(b.Waiting)
 	return b, nil
 }
 
 // sayHeld logs once a minute that an id stays open, and who keeps it.
-func (r *run) sayHeld() {
+func (r *run) sayHeld(waiting bool) {
 	if len(r.progress.Blocked) == 0 {
 		return
 	}
+	what := "ids stay open; what commits behind them is delivered all the same"
+	if waiting {
+		what = "ids stay open of which it is not known whether they are lost; nothing behind them is delivered until it is"
+	}
 	if h := r.progress.Blocked[0]; time.Since(h.Since) > time.Minute && time.Since(r.saidHeld) > time.Minute {
 		r.saidHeld = time.Now()
-		r.Log.Warn("ids stay open; what commits behind them is delivered all the same", "from", h.Lo, "to", h.Hi, "since", h.Since, "holders", h.Holders)
+		r.Log.Warn(what, "from", h.Lo, "to", h.Hi, "since", h.Since, "holders", h.Holders)
 	}
 }
 

@@ -42,6 +42,7 @@ type losses struct {
 
 	suspects exporter.Ranges // dropped while fresh, and not looked at yet
 	looked   time.Time
+	waiting  time.Time // since when nothing is taken; zero while something is
 }
 
 // readMark says that at a position with this High everything inserted before
@@ -231,11 +232,15 @@ func (s *Source) judgeLosses(ctx context.Context, t *tx, b *exporter.Batch, befo
 	}
 	horizon = look.sight.Now.Add(-verdict.Effective)
 	if open, _ = l.reached(open, readAt, horizon); len(open) > 0 {
+		if l.waiting.IsZero() {
+			l.waiting = time.Now()
+		}
 		b.Blocked = []exporter.Hole{{
-			Range: exporter.Range{Lo: open[0].Lo, Hi: open[len(open)-1].Hi}, Since: time.Now(), Holders: s.frontier.blockers(open[0].Lo),
+			Range: exporter.Range{Lo: open[0].Lo, Hi: open[len(open)-1].Hi}, Since: l.waiting, Holders: s.frontier.blockers(open[0].Lo),
 		}}
 		return true, nil
 	}
+	l.waiting = time.Time{}
 	old, look.since = l.reached(b.Dead, readAt, horizon)
 	if len(old) > maxLost {
 		old = old[:maxLost]
