@@ -29,7 +29,6 @@ type supervisor struct {
 	log      *slog.Logger
 	metrics  *exporter.ConsumerMetrics
 	stop     <-chan struct{}
-	leaving  <-chan struct{} // closed with stop, and when the consumer is given up
 	source   atomic.Pointer[docket.Source]
 	before   readBefore
 }
@@ -89,12 +88,13 @@ func (s *supervisor) turn(work context.Context) error {
 		s.before.refused(err)
 		return err
 	}
-	defer s.mayLeave(state)()
+	leaving, end := s.mayLeave(state)
+	defer end()
 	s.before.claimed(own.Epoch())
 	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.High, "open_ranges", len(state.Position.Holes))
 	s.tellFilter(work, own)
 	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
-		return bounded(ctx, func() error { return s.pipe(ctx, own, state) })
+		return bounded(ctx, func() error { return s.pipe(ctx, leaving, own, state) })
 	})
 	var pause *exporter.PauseError
 	if errors.As(err, &pause) {
@@ -115,15 +115,15 @@ func (s *supervisor) turn(work context.Context) error {
 	return err
 }
 
-// mayLeave lets the balancer end the turn, and returns what ends that.
-func (s *supervisor) mayLeave(from exporter.State) (end func()) {
-	leaving := make(chan struct{})
-	leave := sync.OnceFunc(func() { close(leaving) })
-	s.leaving = leaving
+// mayLeave lets the balancer end the turn. The channel is closed then, with the
+// stop of the process, and by end.
+func (s *supervisor) mayLeave(from exporter.State) (leaving <-chan struct{}, end func()) {
+	left := make(chan struct{})
+	leave := sync.OnceFunc(func() { close(left) })
 	go func() {
 		select {
 		case <-s.stop:
-		case <-leaving:
+		case <-left:
 		}
 		leave()
 	}()
@@ -132,7 +132,7 @@ func (s *supervisor) mayLeave(from exporter.State) (end func()) {
 		replaying := from.Intent != nil && now.At.Equal(from.Position)
 		return now.Phase == exporter.Waiting, !now.at.IsZero() && now.Err == nil && !replaying
 	})
-	return leave
+	return left, leave
 }
 
 // patience is how long after the end of its context a pipeline may take to return.
@@ -157,9 +157,9 @@ func bounded(ctx context.Context, f func() error) error {
 }
 
 // pipe runs the pipeline with a sink and a source of its own.
-func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporter.State) (err error) {
+func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cursor.Cursor, state exporter.State) (err error) {
 	c := s.consumer
-	sink, err := s.openSink(ctx)
+	sink, err := s.openSink(ctx, leaving)
 	if sink == nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 		p.Held = own.HeldRuns
 	}
 	own.LimitDeadLetters(int(c.MaxLetters))
-	if err := p.Run(ctx, s.leaving, state); err != nil {
+	if err := p.Run(ctx, leaving, state); err != nil {
 		return err
 	}
 	if s.once {
@@ -200,7 +200,7 @@ func (s *supervisor) pipe(ctx context.Context, own *cursor.Cursor, state exporte
 // openSink opens the sink, trying again until it works: what keeps it from
 // opening is shown like any other trouble of a sink. It returns nil, and an
 // error if there is one, when the work ends first.
-func (s *supervisor) openSink(ctx context.Context) (sink, error) {
+func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}) (sink, error) {
 	var backoff exporter.Backoff
 	for {
 		opened, err := openSink(ctx, s.consumer, s.log)
@@ -217,7 +217,7 @@ func (s *supervisor) openSink(ctx context.Context) (sink, error) {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-s.leaving:
+		case <-leaving:
 			return nil, nil
 		case <-time.After(wait):
 		}
