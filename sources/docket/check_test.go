@@ -150,7 +150,7 @@ func TestCheckOfPrivileges(t *testing.T) {
 	}{
 		{"USAGE on schema", []string{"GRANT USAGE ON SCHEMA public TO "}},
 		{`"public".docket_events, "public".docket_runs, sequence`, []string{"GRANT SELECT ON docket_events TO "}},
-		{`SELECT on "public".docket_runs, sequence`, []string{"GRANT SELECT (run_id, tenant_id, graph_id, graph_hash) ON docket_runs TO "}},
+		{`SELECT on "public".docket_runs, sequence`, []string{"GRANT SELECT (run_id, tenant_id, graph_id, graph_hash, status, started_at, updated_at) ON docket_runs TO "}},
 		{"SELECT on sequence public.docket_events_id_seq", []string{"GRANT SELECT ON SEQUENCE docket_events_id_seq TO "}},
 	} {
 		wantFinding(t, check(t, dsn, "public"), docket.Fail, step.lacks, grants)

@@ -44,7 +44,10 @@ var (
 		"payload": "bytea", "metadata": "bytea",
 		"occurred_at": "timestamp with time zone", "inserted_at": "timestamp with time zone",
 	}
-	runColumns = map[string]string{"run_id": "text", "tenant_id": "text", "graph_id": "text", "graph_hash": "text"}
+	runColumns = map[string]string{
+		"run_id": "text", "tenant_id": "text", "graph_id": "text", "graph_hash": "text",
+		"status": "text", "started_at": "timestamp with time zone", "updated_at": "timestamp with time zone",
+	}
 )
 
 // Verify reports whether schema holds tables that this package can read: nil,
