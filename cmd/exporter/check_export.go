@@ -57,7 +57,7 @@ func exportPrivileges(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (s
 		FROM (VALUES ('consumers', 'SELECT'), ('consumers', 'INSERT'), ('consumers', 'UPDATE'),
 		             ('dead_letters', 'INSERT'), ('dead_letters', 'SELECT'), ('dead_letters', 'UPDATE'),
 		             ('losses', 'INSERT'), ('losses', 'SELECT'),
-		             ('audit', 'INSERT'), ('replicas', 'INSERT'), ('replicas', 'DELETE'), ('source', 'SELECT'), ('source', 'INSERT')) AS w (name, privilege)
+		             ('audit', 'INSERT'), ('replicas', 'SELECT'), ('replicas', 'INSERT'), ('replicas', 'UPDATE'), ('replicas', 'DELETE'), ('source', 'SELECT'), ('source', 'INSERT')) AS w (name, privilege)
 		LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1::text) ON c.relname = w.name
 		WHERE NOT coalesce(has_table_privilege(c.oid, w.privilege), false)`, db.ExportSchema)
 	if err != nil {
