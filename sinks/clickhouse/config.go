@@ -38,6 +38,9 @@ const (
 	defaultMaxBytes = 64 << 20
 	// dialTimeout bounds connecting and the handshake, which no context ends.
 	dialTimeout = 5 * time.Second
+	// compressionBuffer is from how many bytes on the native protocol compresses
+	// and sends what is encoded, between two columns.
+	compressionBuffer = 1 << 20
 )
 
 func (c Config) withDefaults() Config {
@@ -104,6 +107,9 @@ func (c Config) options() (*driver.Options, error) {
 	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = dialTimeout
+	}
+	if o.MaxCompressionBuffer == 0 {
+		o.MaxCompressionBuffer = compressionBuffer
 	}
 	if o.MaxIdleConns == 0 {
 		o.MaxIdleConns = 1 // a consumer delivers one batch at a time
