@@ -145,6 +145,18 @@ func TestThePrunerOvertakesAConsumerThatHalts(t *testing.T) {
 	}
 }
 
+// The retention is told too long: what the table shows counts, and is warned of.
+func TestThePrunerOvertakesWhileTheRetentionIsToldTooLong(t *testing.T) {
+	s := overtaken(t)
+	s.env["RETENTION_EVENTS"] = "30d"
+	command(t, s.env, "check").want(t, exitOK, "RETENTION_EVENTS is 30d, but the oldest event is only 18h old")
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 200", "RETENTION_EVENTS is 30d, but", "against a RETENTION_EVENTS of 30d", "broken/1-20, gone/1-")
+	command(t, s.env, "status").want(t, exitPerson, "exporter cursor losses")
+	if got := len(s.delivered("analytics")); got != 150 {
+		t.Errorf("%d events delivered", got)
+	}
+}
+
 // A killed owner repeats no record and forgets none.
 func TestALossIsRecordedOnceAcrossCrashes(t *testing.T) {
 	for _, point := range []string{"accepted 1", "recorded 1", "mid-deliver 1", "accepted 2", "recorded 2"} {
