@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,30 +33,43 @@ func (r *run) replay(in Intent) error {
 		}}
 		r.Log.Error("rows of the interrupted batch are gone: whether the sink has them is unknown", "batch", in.Number, "ids", ids, "rows", gone)
 	}
-	if err := r.send(b, in.Attempt+1, lost); err != nil {
+	if err := r.send(b, again{attempt: in.Attempt + 1, backoff: r.Backoff}, lost); err != nil {
 		return err
 	}
 	return r.lost(lost)
 }
 
-// deliver sends a fresh batch.
+// again is a batch of which the sink has taken nothing, as it stood when it was
+// given back. It is read again together with what has been committed since: a
+// sink that refuses just these events can then show that it takes others.
+type again struct {
+	attempt int // the next one
+	failed  int
+	backoff Backoff
+}
+
+var errReadAgain = errors.New("the batch is to be read again")
+
+// deliver sends a batch that was just read.
 func (r *run) deliver(b Batch) error {
-	if len(b.Events) > 0 {
-		b.Number = r.number + 1
-	} else {
-		b.Number = r.number
+	b.Number = r.number
+	from := again{attempt: 1, backoff: r.Backoff}
+	if r.again != nil {
+		from = *r.again
+	} else if len(b.Events) > 0 {
+		b.Number++
 	}
-	return r.send(b, 1, nil)
+	return r.send(b, from, nil)
 }
 
 // send offers b to the sink until everything in it is accepted or set aside,
 // then records it.
-func (r *run) send(b Batch, attempt int, lost []Loss) error {
+func (r *run) send(b Batch, from again, lost []Loss) error {
 	began := time.Now()
 	b.Consumer, b.UID, b.Shape = r.Consumer, r.uid, r.Shape
 	d := &delivery{
-		run: r, batch: b, pending: b.Events, attempt: attempt, backoff: r.Backoff, dead: HeldRuns{},
-		intent: Intent{Number: b.Number, To: b.To, Events: len(b.Events), Rows: b.Rows + r.others, Hash: b.Hash()},
+		run: r, batch: b, pending: b.Events, again: from, dead: HeldRuns{}, whole: len(lost) == 0 && !b.More,
+		intent: Intent{Number: b.Number, To: b.To, Events: len(b.Events), Rows: b.Rows + r.others, Hash: r.hash(&b)},
 	}
 	d.setPoisonAside()
 	var next *Intent
@@ -103,6 +117,14 @@ func (r *run) next(to Position) *Intent {
 	return &Intent{Number: r.number + 1, Attempt: 1, To: b.To, Events: len(b.Events), Rows: b.Rows, Hash: b.Hash()}
 }
 
+// hash is that of the intent, where the batch has begun already.
+func (r *run) hash(b *Batch) [sha256.Size]byte {
+	if r.begun != nil && r.begun.Number == b.Number && r.begun.To.Equal(b.To) {
+		return r.begun.Hash
+	}
+	return b.Hash()
+}
+
 // delivery is a batch on its way.
 type delivery struct {
 	*run
@@ -111,12 +133,11 @@ type delivery struct {
 	pending []Event // neither accepted nor a dead letter, in order
 	letters []DeadLetter
 	dead    HeldRuns // the runs of letters, where they hold their run
-	attempt int      // the next one
+	again            // its failed are attempts in a row that decided nothing
+	whole   bool     // nothing of it is lost, and it may be read again with more
 	offered bool     // at least once
 	took    bool     // the sink has accepted some of the batch
-	backoff Backoff
-	failed  int   // attempts in a row that decided nothing
-	ended   error // why the run must end, whatever the sink says
+	ended   error    // why the run must end, whatever the sink says
 }
 
 // errNamed says that the sink has named events, and nothing about the others:
@@ -128,7 +149,8 @@ func (d *delivery) finish() error {
 	for d.expire(); len(d.pending) > 0; d.expire() {
 		before := len(d.pending)
 		err := d.offer(d.pending)
-		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		refused := (*RefusedError)(nil)
+		if errors.As(err, &refused) {
 			err = d.sift(refused)
 		}
 		if d.ended != nil {
@@ -149,6 +171,10 @@ func (d *delivery) finish() error {
 		}
 		if err := d.wait(err); err != nil {
 			return err
+		}
+		if refused != nil && d.whole && len(d.pending) == len(d.batch.Events) {
+			d.run.again = &d.again
+			return errReadAgain
 		}
 	}
 	return nil

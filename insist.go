@@ -9,7 +9,7 @@ import (
 
 const (
 	// mostWait is the longest wait between tries of a database.
-	mostWait = 5 * time.Second
+	mostWait = 3 * time.Second
 	// onceTries is how many failures in a row end a run with Once.
 	onceTries = 5
 )

@@ -86,6 +86,7 @@ type run struct {
 	dead      Ranges
 	number    int64
 	begun     *Intent // a batch that has begun with the record of the one before
+	again     *again  // a batch that has begun and is to be read again
 	uid       string
 	held      HeldRuns // as of the last look, and what was set aside since
 	lastSweep time.Time
@@ -124,7 +125,7 @@ func (p *Pipeline) Run(ctx context.Context, stop <-chan struct{}, from State) (e
 		return r.ended(err)
 	}
 	if from.Intent != nil {
-		if err := r.replay(*from.Intent); err != nil {
+		if err := r.replay(*from.Intent); err != nil && !errors.Is(err, errReadAgain) {
 			return r.ended(err)
 		}
 	}
@@ -153,7 +154,9 @@ func (r *run) loop() error {
 		}
 		switch {
 		case !b.Empty():
-			if err := r.deliver(b); err != nil {
+			if err := r.deliver(b); errors.Is(err, errReadAgain) {
+				continue
+			} else if err != nil {
 				return err
 			}
 			r.speedUp()
@@ -163,7 +166,7 @@ func (r *run) loop() error {
 			r.mark = orElse(b.Mark, r.mark)
 			r.readUpTo(&b)
 			r.Metrics.settled(&b)
-			if err := r.move(r.Once || time.Since(r.storedAt) >= moveEvery); err != nil {
+			if err := r.move(r.Once || r.again != nil || time.Since(r.storedAt) >= moveEvery); err != nil {
 				return err
 			}
 			idle = min(max(2*idle, leastWait), orDefault(r.PollInterval, 100*time.Millisecond))
@@ -313,5 +316,5 @@ func (r *run) readUpTo(b *Batch) {
 
 // wrote notes what the cursor holds.
 func (r *run) wrote(at Position, dead Ranges) {
-	r.at, r.stored, r.dead, r.storedAt, r.others, r.mark = at, at, dead, time.Now(), 0, nil
+	r.at, r.stored, r.dead, r.storedAt, r.others, r.mark, r.again = at, at, dead, time.Now(), 0, nil, nil
 }

@@ -68,6 +68,35 @@ func TestSinkThatRefusesEverythingIsAnOutage(t *testing.T) {
 	})
 }
 
+// One event alone that the sink refuses may mean anything. It is told from an
+// outage as soon as there are others: they are read into its batch, also after
+// a crash.
+func TestRefusedEventAloneWaitsForOthers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.blind, w.limit = true, 100
+		r := event("poison", 1)
+		r.refused = true
+		w.insert(r)
+		w.insert(event("poison", 2))
+		for range 2 { // the second time as a batch that was begun before
+			if err := w.runFor(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if len(w.store.letters) != 0 || w.store.position.High != 0 {
+				t.Fatalf("%d dead letters at %v", len(w.store.letters), w.store.position)
+			}
+		}
+		w.insert(event("other", 1))
+		if err := w.runFor(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.checkComplete()
+		if len(w.store.letters) != 1 || w.store.letters[0].Event.RunID != "poison" || w.store.letters[0].Event.Seq != 1 || w.again() != 0 {
+			t.Errorf("letters %v, %d taken again", ids(w.store.letters), w.again())
+		}
+	})
+}
+
 // The later events of a run wait until the refused one is decided.
 func TestLaterEventsWaitForTheRefusedOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
