@@ -13,6 +13,7 @@ func newCommands(p *process) []*cobra.Command {
 		newCursorCommand(p),
 		newConsumerCommand(p),
 		newDeadLetterCommand(p),
+		newReconcileCommand(p),
 		newSourceCommand(p),
 		newDemoCommand(p),
 		newVersionCommand(p),

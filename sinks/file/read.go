@@ -1,0 +1,262 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	exporter "github.com/docket-exporter/exporter"
+)
+
+// Reader reads what the files of a consumer hold, to compare it with the
+// source: finished and open segments and the files of replays, up to the last
+// whole line. It writes nothing, and may work beside the owner.
+//
+// Events are told by a digest over their line or, without content, over their
+// idempotency key.
+type Reader struct {
+	dir, consumer string
+	content       bool
+	seed          maphash.Seed
+
+	known   map[string]bool // names of indexed files, as they are when finished
+	chunks  []chunk
+	foreign int64 // lines that are no events
+}
+
+// chunk is a piece of a file with the span of the ids in it, so that a few ids
+// are found again without reading everything.
+type chunk struct {
+	file   string
+	offset int64
+	size   int
+	ids    exporter.Range
+}
+
+// readChunk is about how large a chunk is; one with a longer line is longer.
+const readChunk = 4 << 20
+
+// OpenReader looks at the directory. Without content, digests cover the
+// identity alone.
+func OpenReader(cfg Config, consumer string, content bool) (*Reader, error) {
+	r := &Reader{dir: cfg.Dir, consumer: consumer, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
+	if _, err := r.files(); err != nil {
+		return nil, fmt.Errorf("read files of consumer %s: %w", consumer, err)
+	}
+	return r, nil
+}
+
+// Foreign returns how many lines were read that are no events.
+func (r *Reader) Foreign() int64 { return r.foreign }
+
+// Files returns how many files were read.
+func (r *Reader) Files() int { return len(r.known) }
+
+// Close gives back what Sum keeps.
+func (r *Reader) Close() error {
+	r.chunks = nil
+	return nil
+}
+
+// Digester returns a function that gives an event the digest its line has. The
+// function is for one goroutine.
+func (r *Reader) Digester() func(*exporter.Event) uint64 {
+	var line []byte
+	if r.content {
+		return func(e *exporter.Event) uint64 {
+			line = e.AppendJSON(line[:0])
+			return maphash.Bytes(r.seed, line)
+		}
+	}
+	return func(e *exporter.Event) uint64 {
+		line = e.Identity().AppendKey(line[:0])
+		return maphash.Bytes(r.seed, line)
+	}
+}
+
+func (r *Reader) digest(line []byte) (uint64, bool) {
+	if r.content {
+		return maphash.Bytes(r.seed, line[:len(line)-1]), true
+	}
+	k, ok := keyOfLine(line)
+	return maphash.Bytes(r.seed, k[:]), ok
+}
+
+// Sum reads all files and adds up the lines of events within ids by windows of
+// 2^shift ids: how many there are, and the sum of their digests. A line that is
+// there twice counts twice.
+func (r *Reader) Sum(ctx context.Context, ids exporter.Range, shift uint, add func(window, lines int64, sum uint64)) error {
+	return r.index(ctx, func(l *line, digest uint64) {
+		if l.id >= ids.Lo && l.id <= ids.Hi {
+			add(l.id>>shift, 1, digest)
+		}
+	})
+}
+
+// Refresh takes in files that have come since.
+func (r *Reader) Refresh(ctx context.Context) error {
+	return r.index(ctx, func(*line, uint64) {})
+}
+
+// index reads the files that it does not know.
+func (r *Reader) index(ctx context.Context, see func(*line, uint64)) error {
+	files, err := r.files()
+	if err != nil {
+		return fmt.Errorf("read files of consumer %s: %w", r.consumer, err)
+	}
+	for _, file := range files {
+		finished := strings.TrimSuffix(file, openSuffix)
+		if r.known[finished] {
+			continue
+		}
+		r.known[finished] = true
+		if err := r.file(ctx, file, see); err != nil {
+			return fmt.Errorf("read file %s: %w", filepath.Join(r.dir, file), err)
+		}
+	}
+	return nil
+}
+
+// files lists the consumer's files.
+func (r *Reader) files() (files []string, err error) {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list directory %s: %w", r.dir, err)
+	}
+	for _, entry := range entries {
+		if entry.Type().IsRegular() && isFileOf(entry.Name(), r.consumer) {
+			files = append(files, entry.Name())
+		}
+	}
+	return files, nil
+}
+
+// isFileOf reports whether a file name is that of a segment of the consumer, or
+// of a file that a replay of it has written: consumer-replay-….
+func isFileOf(file, consumer string) bool {
+	rest, ok := strings.CutPrefix(file, consumer+"-")
+	if word, stamp, found := strings.Cut(rest, "-"); found && validConsumer(word) {
+		rest = stamp
+	}
+	if !ok {
+		return false
+	}
+	n, _, ok := parseName("x-" + rest)
+	return ok && n.consumer == "x"
+}
+
+// open opens a file that may have been finished since it was listed. It is nil
+// when its reader has taken it away.
+func (r *Reader) open(file string) (*os.File, error) {
+	for _, name := range []string{file, strings.TrimSuffix(file, openSuffix)} {
+		f, err := os.OpenFile(filepath.Join(r.dir, name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, nil
+}
+
+// file reads a file from its beginning and remembers where its ids are.
+func (r *Reader) file(ctx context.Context, file string, see func(*line, uint64)) error {
+	f, err := r.open(file)
+	if f == nil || err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := newForward(f)
+	c := chunk{file: file}
+	for {
+		text, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			r.remember(&c)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if l, ok := parseLine(text); ok {
+			if digest, ok := r.digest(text); ok {
+				c.include(l.id)
+				see(&l, digest)
+			} else {
+				r.foreign++
+			}
+		} else {
+			r.foreign++
+		}
+		if c.size += len(text); c.size >= readChunk {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r.remember(&c)
+		}
+	}
+}
+
+func (c *chunk) include(id int64) {
+	if c.ids == (exporter.Range{}) {
+		c.ids = exporter.Range{Lo: id, Hi: id}
+	}
+	c.ids.Lo, c.ids.Hi = min(c.ids.Lo, id), max(c.ids.Hi, id)
+}
+
+// remember ends a chunk and begins the next one.
+func (r *Reader) remember(c *chunk) {
+	if c.ids != (exporter.Range{}) {
+		r.chunks = append(r.chunks, *c)
+	}
+	*c = chunk{file: c.file, offset: c.offset + int64(c.size)}
+}
+
+// Rows calls visit for each line of an event within ids that Sum or Refresh has
+// seen.
+func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(exporter.Identity, uint64) error) error {
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if c.ids.Hi < ids.Lo || c.ids.Lo > ids.Hi {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.chunkRows(c, ids, visit); err != nil {
+			return fmt.Errorf("read file %s again: %w", filepath.Join(r.dir, c.file), err)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) chunkRows(c *chunk, ids exporter.Range, visit func(exporter.Identity, uint64) error) error {
+	f, err := r.open(c.file)
+	if f == nil || err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := newForward(io.NewSectionReader(f, c.offset, int64(c.size)))
+	for {
+		text, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l, ok := parseLine(text)
+		if !ok || l.id < ids.Lo || l.id > ids.Hi {
+			continue
+		}
+		if digest, ok := r.digest(text); ok {
+			if err := visit(exporter.Identity{RunID: l.runID(), Seq: l.seq, EventID: l.id}, digest); err != nil {
+				return err
+			}
+		}
+	}
+}
