@@ -20,22 +20,45 @@ func ParseFilter(list string) (Filter, error) {
 		return f, nil
 	}
 	for item := range strings.SplitSeq(list, ",") {
-		name, exclude := strings.CutPrefix(strings.TrimSpace(item), "!")
-		text, prefix := strings.CutSuffix(name, "*")
-		if name == "" || strings.Contains(text, "*") {
-			return Filter{}, fmt.Errorf("%q: want names separated by commas, each with at most a * at its end and a ! before it", item)
-		}
-		pattern := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
-		if prefix {
-			pattern += "%"
-		}
-		if exclude {
-			f.exclude = append(f.exclude, pattern)
-		} else {
-			f.include = append(f.include, pattern)
+		if err := f.add(strings.TrimSpace(item)); err != nil {
+			return Filter{}, err
 		}
 	}
 	return f, nil
+}
+
+// FilterOf reads items as ParseFilter does, each whole, so that they may hold
+// commas. An item that starts with = selects exactly the text behind it.
+func FilterOf(items []string) (f Filter, err error) {
+	for _, item := range items {
+		if text, exact := strings.CutPrefix(item, "="); exact {
+			f.include = append(f.include, escapeLike.Replace(text))
+		} else if err = f.add(item); err != nil {
+			return Filter{}, err
+		}
+	}
+	return f, nil
+}
+
+// escapeLike makes a text a pattern of LIKE that matches only it.
+var escapeLike = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+func (f *Filter) add(item string) error {
+	name, exclude := strings.CutPrefix(item, "!")
+	text, prefix := strings.CutSuffix(name, "*")
+	if name == "" || strings.Contains(text, "*") {
+		return fmt.Errorf("%q: want names separated by commas, each with at most a * at its end and a ! before it", item)
+	}
+	pattern := escapeLike.Replace(text)
+	if prefix {
+		pattern += "%"
+	}
+	if exclude {
+		f.exclude = append(f.exclude, pattern)
+	} else {
+		f.include = append(f.include, pattern)
+	}
+	return nil
 }
 
 // all reports whether the filter selects every row.
@@ -44,6 +67,7 @@ func (f Filter) all() bool { return len(f.include) == 0 && len(f.exclude) == 0 }
 // Filters select by the columns of an event and of its run.
 type Filters struct {
 	Types, Tenants, Graphs Filter
+	Runs                   Filter // run ids
 }
 
 // condition returns an SQL condition for the row alias e of docket_events and
@@ -60,7 +84,7 @@ func (f Filters) condition(first int) (sql string, params []string) {
 	for _, c := range []struct {
 		column string
 		Filter
-	}{{"e.type", f.Types}, {"r.tenant_id", f.Tenants}, {"r.graph_id", f.Graphs}} {
+	}{{"e.type", f.Types}, {"r.tenant_id", f.Tenants}, {"r.graph_id", f.Graphs}, {"e.run_id", f.Runs}} {
 		add(c.column, "LIKE ANY", c.include)
 		add(c.column, "NOT LIKE ALL", c.exclude)
 	}

@@ -24,6 +24,7 @@ type database struct {
 	dsn    string
 	pool   *pgxpool.Pool
 	source *docket.Source
+	reader exporter.Source // takes the place of source where it is set
 	at     exporter.Position
 	got    []string // "run/seq" of every event delivered, in order
 	last   exporter.Batch
@@ -108,7 +109,11 @@ func (s *session) insertType(run string, seq int, kind string) int64 {
 // poll reads once and takes what it got as delivered.
 func (d *database) poll() exporter.Batch {
 	d.t.Helper()
-	b, err := d.source.Poll(d.t.Context(), d.at)
+	var source exporter.Source = d.source
+	if d.reader != nil {
+		source = d.reader
+	}
+	b, err := source.Poll(d.t.Context(), d.at)
 	if err != nil {
 		d.t.Fatalf("poll from %s: %v", d.at, err)
 	}

@@ -1,0 +1,29 @@
+package docket
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// RunSpan is where the visible events of a run lie.
+type RunSpan struct {
+	First, Last int64 // the lowest and the highest id
+	Events      int64
+}
+
+// ReadRunSpan looks a run up. It returns ErrStart when the run has no events.
+func ReadRunSpan(ctx context.Context, pool *pgxpool.Pool, schema, run string) (RunSpan, error) {
+	var s RunSpan
+	events := quote(schema) + ".docket_events"
+	err := pool.QueryRow(ctx, `SELECT coalesce(min(id), 0), coalesce(max(id), 0), count(*) FROM `+events+` WHERE run_id = $1::text`, run).
+		Scan(&s.First, &s.Last, &s.Events)
+	if err != nil {
+		return s, fmt.Errorf("find run %q in %s: %w", run, events, err)
+	}
+	if s.Events == 0 {
+		return s, fmt.Errorf("%w: run %q has no events in %s; they may have been pruned, or the run is of another Docket", ErrStart, run, events)
+	}
+	return s, nil
+}
