@@ -56,6 +56,16 @@ func (m *Metrics) Consumer(name string) *ConsumerMetrics {
 	return &ConsumerMetrics{m: m, consumer: name}
 }
 
+// Forget removes the metrics of a consumer that has ended.
+func (m *Metrics) Forget(name string) {
+	of := prometheus.Labels{"consumer": name}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.accepted, m.batches, m.filled, m.dead, m.late, m.panics, m.losses, m.retries, m.deadLetters, m.delivery, m.polled,
+	} {
+		v.DeletePartialMatch(of)
+	}
+}
+
 // Panicked counts a contained panic.
 func (c *ConsumerMetrics) Panicked() { c.m.panics.WithLabelValues(c.consumer).Inc() }
 
