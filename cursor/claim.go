@@ -16,7 +16,7 @@ import (
 // ttl from now on the database's clock. It succeeds when nobody owns the
 // consumer, its lease has expired, or owner has it already; each claim raises
 // the epoch, so an earlier owner's writes count no more. Otherwise the error is
-// *OwnedError, *PausedError or ErrNotFound.
+// *OwnedError, *PausedError, ErrFinished or ErrNotFound.
 //
 // The lease must be renewed by Run or Renew and given up by Release.
 func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration) (*Cursor, exporter.State, error) {
@@ -63,7 +63,7 @@ UPDATE {consumers} c
    SET epoch = epoch + 1, revision = revision + 1, owner = $2::text,
        lease_until = clock_timestamp() + $3::float8 * interval '1 second',
        updated_at = clock_timestamp()
- WHERE name = $1::text AND paused_at IS NULL
+ WHERE name = $1::text AND paused_at IS NULL AND finished_at IS NULL
    AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text)
 RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at, read_at,
     extract(epoch FROM clock_timestamp() - oldest_hole_at)::float8`
@@ -74,6 +74,8 @@ func (s *Store) whyNot(ctx context.Context, name string) error {
 	switch {
 	case err != nil:
 		return err
+	case status.Finished != nil:
+		return fmt.Errorf("claim consumer %s: %w", name, ErrFinished)
 	case status.Paused != nil:
 		return &PausedError{Name: name, Pause: *status.Paused}
 	case status.LeaseUntil != nil:

@@ -9,6 +9,9 @@ import (
 // ErrNotFound says that there is no consumer of that name.
 var ErrNotFound = errors.New("no such consumer")
 
+// ErrFinished says that a backfill has ended.
+var ErrFinished = errors.New("the backfill is finished")
+
 // OwnedError says that another process holds the consumer's lease.
 type OwnedError struct {
 	Name, Owner string

@@ -17,10 +17,11 @@ type Filter struct {
 	Types   []string `json:"types,omitempty"`
 	Tenants []string `json:"tenants,omitempty"`
 	Graphs  []string `json:"graphs,omitempty"`
+	Runs    []string `json:"runs,omitempty"` // only of a backfill
 }
 
 // All reports whether the consumer wants every event.
-func (f *Filter) All() bool { return len(f.Types)+len(f.Tenants)+len(f.Graphs) == 0 }
+func (f *Filter) All() bool { return len(f.Types)+len(f.Tenants)+len(f.Graphs)+len(f.Runs) == 0 }
 
 // SetFilter tells everybody which events the owner delivers, so that any
 // process can tell how many are left. It returns exporter.ErrFenced when the

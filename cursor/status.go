@@ -46,6 +46,7 @@ type Status struct {
 	LastErrorAt *time.Time
 	Paused      *Pause // nil when it is not
 	Holders     []exporter.Holder
+	Finished    *time.Time // when a backfill ended; nil when it has not
 
 	CreatedAt, UpdatedAt time.Time
 	Now                  time.Time // the database's clock at reading, to measure ages with
@@ -53,14 +54,17 @@ type Status struct {
 
 // Words for Status.State; the view export_status uses the same.
 const (
-	Paused  = "paused"  // by a person or by the exporter; nothing moves
-	Running = "running" // owned
-	Unowned = "unowned" // no process works on it
+	Paused   = "paused"   // by a person or by the exporter; nothing moves
+	Running  = "running"  // owned
+	Unowned  = "unowned"  // no process works on it
+	Finished = "finished" // a backfill that has ended
 )
 
 // State is the consumer's state in one word.
 func (s *Status) State() string {
 	switch {
+	case s.Finished != nil:
+		return Finished
 	case s.Paused != nil:
 		return Paused
 	case s.LeaseLive:
@@ -72,17 +76,21 @@ func (s *Status) State() string {
 
 // List returns all consumers by name.
 func (s *Store) List(ctx context.Context) ([]Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	rows, err := s.pool.Query(ctx, s.sql(selectStatus+" ORDER BY c.name"))
-	if err != nil {
-		return nil, fmt.Errorf("list consumers: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, scanStatus)
+	list, err := s.list(ctx, " ORDER BY c.name")
 	if err != nil {
 		return nil, fmt.Errorf("list consumers: %w", err)
 	}
 	return list, nil
+}
+
+func (s *Store) list(ctx context.Context, which string) ([]Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, s.sql(selectStatus+which))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanStatus)
 }
 
 // Get returns one consumer, or ErrNotFound.
@@ -113,7 +121,7 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        coalesce(c.last_error, ''), c.last_error_at,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
        c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, c.mark_hash, c.mark_at,
-       c.holders::text, c.created_at, c.updated_at, clock_timestamp()
+       c.holders::text, c.finished_at, c.created_at, c.updated_at, clock_timestamp()
   FROM {consumers} c
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE d.state = 'open') AS open, count(*) FILTER (WHERE d.state = 'held') AS held, min(d.first_at) AS oldest
@@ -135,7 +143,7 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 		&s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.Losses, &s.LastError, &s.LastErrorAt,
 		&pause.reason, &pause.detail, &pause.by, &pause.at,
 		&s.PolledAt, &s.ReadAt, &s.OldestHoleAt, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at,
-		&holders, &s.CreatedAt, &s.UpdatedAt, &s.Now)
+		&holders, &s.Finished, &s.CreatedAt, &s.UpdatedAt, &s.Now)
 	if err != nil {
 		return s, err
 	}
