@@ -14,6 +14,8 @@ func newCommands(p *process) []*cobra.Command {
 		newConsumerCommand(p),
 		newDeadLetterCommand(p),
 		newReconcileCommand(p),
+		newBackfillCommand(p),
+		newReplayCommand(p),
 		newSourceCommand(p),
 		newDemoCommand(p),
 		newVersionCommand(p),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,6 +12,9 @@ import (
 type ConsumerConfig struct {
 	Name       string // as in EXPORTER_CONSUMERS
 	StartGiven bool   // START is set, so that a new history is meant
+
+	Of   string   // of a backfill: the consumer whose variables these are
+	Runs Patterns // of a backfill: which runs
 
 	Sink  SinkKind `env:"SINK,required" desc:"Where the events go: file, clickhouse, pubsub or webhook." example:"file"`
 	Start Start    `env:"START" envDefault:"earliest" docDefault:"earliest" desc:"Where a new consumer begins: earliest, latest, a position such as 120345, id:120345, time:2026-11-29T08:00:00Z, run:RUN_ID or run:RUN_ID/SEQ. Ignored once the consumer has a cursor."`
@@ -36,7 +40,7 @@ type ConsumerConfig struct {
 }
 
 // Prefix is what the consumer's variables begin with.
-func (c *ConsumerConfig) Prefix() string { return consumerPrefix(c.Name) }
+func (c *ConsumerConfig) Prefix() string { return consumerPrefix(cmp.Or(c.Of, c.Name)) }
 
 // ConsumerNames are the consumers to run.
 type ConsumerNames []string

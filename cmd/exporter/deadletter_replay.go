@@ -71,6 +71,10 @@ func replayLetters(ctx context.Context, p *process, s *cursor.Store, c Config, l
 		}
 		return !d.Undecided()
 	})
+	c, err := withBackfills(ctx, s, c, consumersOf(waiting))
+	if err != nil {
+		return err
+	}
 	for _, d := range waiting {
 		if consumerConfig(c, d.Consumer) == nil {
 			return usage(fmt.Errorf("dead letter %d is of consumer %s, which EXPORTER_CONSUMERS does not name; replay needs its variables to know the sink", d.ID, d.Consumer))
@@ -103,6 +107,16 @@ func replayLetters(ctx context.Context, p *process, s *cursor.Store, c Config, l
 		waiting = waiting[n:]
 	}
 	return answers.print(p, asJSON)
+}
+
+// consumersOf names the consumers of some letters, each once.
+func consumersOf(letters []cursor.DeadLetter) (names []string) {
+	for i := range letters {
+		if name := letters[i].Consumer; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func consumerConfig(c Config, name string) *ConsumerConfig {

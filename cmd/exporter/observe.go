@@ -200,13 +200,13 @@ func progressAt(k *cursor.Status) *time.Time {
 
 // filtersFrom are the filters of a consumer as its owner told them.
 func filtersFrom(f *cursor.Filter) (docket.Filters, error) {
-	return filtersOf(ConsumerConfig{Types: f.Types, Tenants: f.Tenants, Graphs: f.Graphs})
+	return filtersOf(ConsumerConfig{Types: f.Types, Tenants: f.Tenants, Graphs: f.Graphs, Runs: f.Runs})
 }
 
 // tellFilter lets every process know which events the consumer delivers.
 func (s *supervisor) tellFilter(ctx context.Context, own *cursor.Cursor) {
 	c := s.consumer
-	if err := own.SetFilter(ctx, cursor.Filter{Types: c.Types, Tenants: c.Tenants, Graphs: c.Graphs}); err != nil {
+	if err := own.SetFilter(ctx, cursor.Filter{Types: c.Types, Tenants: c.Tenants, Graphs: c.Graphs, Runs: c.Runs}); err != nil {
 		s.log.Warn("the filter was not noted; the lag may count other events until the next claim", "err", err)
 	}
 }

@@ -203,6 +203,12 @@ func (e *engine) run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if !e.once {
+		group.Go(func() error {
+			e.backfills(ctx)
+			return nil
+		})
+	}
 	_ = group.Wait()
 	return errors.Join(errs...)
 }

@@ -43,6 +43,7 @@ func showStatus(ctx context.Context, p *process, s *cursor.Store, db DatabaseCon
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(c cursor.Status) bool { return c.Finished != nil }) // `exporter backfill list` shows them
 	reports := reportsOf(list, db)
 	person := slices.ContainsFunc(reports, func(r consumerReport) bool { return r.needsPerson() })
 	if err := p.addLag(ctx, s, list, reports, db); err != nil {

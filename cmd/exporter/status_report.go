@@ -15,7 +15,7 @@ type consumerReport struct {
 	Consumer       string       `json:"consumer"`
 	UID            string       `json:"uid"`
 	Kind           string       `json:"kind"`
-	State          string       `json:"state"` // running, paused or unowned
+	State          string       `json:"state"` // running, paused, unowned or, for a backfill, finished
 	Owner          string       `json:"owner,omitempty"`
 	LeaseUntil     *time.Time   `json:"lease_until,omitempty"`
 	Position       string       `json:"position"`
@@ -125,6 +125,10 @@ func (r *consumerReport) next() string {
 		return fmt.Sprintf("put right what the reason says, then: exporter consumer resume %s --reason TEXT", r.Consumer)
 	case r.Losses > 0:
 		return fmt.Sprintf("events may be lost: exporter cursor losses %s", r.Consumer)
+	case r.State == cursor.Finished:
+		return ""
+	case r.Kind == cursor.Backfill && (r.Paused != nil || r.State == cursor.Unowned):
+		return "exporter backfill show " + r.Consumer
 	case r.State == cursor.Unowned:
 		return "start `exporter run` with " + r.Consumer + " in EXPORTER_CONSUMERS; if one runs, see its log"
 	case r.LastError != "":

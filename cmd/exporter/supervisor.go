@@ -31,6 +31,7 @@ type supervisor struct {
 	stop     <-chan struct{}
 	source   atomic.Pointer[docket.Source]
 	before   readBefore
+	end      *ending // nil for a consumer that follows Docket for ever
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {
@@ -102,6 +103,9 @@ func (s *supervisor) turn(work context.Context) error {
 			err = errors.Join(err, perr)
 		}
 	}
+	if err == nil {
+		err = s.conclude(own)
+	}
 	if !errors.Is(err, exporter.ErrFenced) {
 		s.release(own, errors.Is(err, exporter.ErrAbandoned))
 	}
@@ -120,6 +124,7 @@ func (s *supervisor) turn(work context.Context) error {
 func (s *supervisor) mayLeave(from exporter.State) (leaving <-chan struct{}, end func()) {
 	left := make(chan struct{})
 	leave := sync.OnceFunc(func() { close(left) })
+	s.end.begin(leave)
 	go func() {
 		select {
 		case <-s.stop:
@@ -172,7 +177,7 @@ func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cur
 		Consumer:     c.Name,
 		Cursor:       s.pipes.wrapCursor(own),
 		Sink:         s.pipes.wrapSink(sink),
-		Source:       source,
+		Source:       s.end.wrap(source),
 		PollInterval: s.config.Exporter.PollInterval.Value(),
 		Linger:       c.Linger.Value(),
 		MaxAttempts:  int(c.MaxAttempts),
@@ -182,7 +187,7 @@ func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cur
 		HaltOnLoss:   c.OnLoss == LossHalt,
 		Metrics:      s.metrics,
 		Log:          s.log,
-		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p) },
+		Progress:     func(p exporter.Progress) { s.health.note(c.Name, p); s.end.note(&p) },
 	}
 	if c.OnPoison == PoisonHoldRun {
 		p.Held = own.HeldRuns
@@ -366,6 +371,10 @@ func filtersOf(c ConsumerConfig) (docket.Filters, error) {
 			return f, fmt.Errorf("consumer %s: %w", c.Name, err)
 		}
 		*x.into = parsed
+	}
+	var err error
+	if f.Runs, err = docket.FilterOf(c.Runs); err != nil {
+		return f, fmt.Errorf("consumer %s: runs: %w", c.Name, err)
 	}
 	return f, nil
 }

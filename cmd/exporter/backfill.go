@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	exporter "github.com/docket-exporter/exporter"
+)
+
+const backfillHelp = `Send a part of the history through a consumer's sink, beside the consumer: it
+keeps a position and a lease of its own and never moves the consumer's. Events
+have the same identities, so that a sink which drops repeats drops them.
+
+The end is fixed at the start: --to, exclusive, or the position at which the
+consumer is now, above which everything comes from the consumer itself. Ids that
+are open in that position are left to it as well.
+
+The same command again goes on where it was stopped or killed; at most the batch
+in flight is sent twice. What is asked for makes the name, unless --name does.
+
+It reads in short pages, keeps nothing open between them, and waits while a live
+consumer has been behind for longer than --max-live-lag, a replica of Docket's
+database is behind by more than --max-replica-lag, or anything waits for a lock
+on Docket's tables. --rate bounds the events a second.
+
+--types, --tenants and --graphs are written as for the consumer and narrow what
+it exports; --runs takes run ids in the same form.
+
+It runs in the foreground and needs the consumer's variables, as run does; with
+--detach it is only noted down, and an ` + "`exporter run`" + ` that has the consumer works
+on it, one backfill at a time. Exit code 1 says that it was stopped before the
+end, 3 that it was paused and a person is needed.
+
+` + placeHelp
+
+// backfillFlags are what a backfill is told.
+type backfillFlags struct {
+	spec          backfillSpec
+	name          string
+	again, detach bool
+	rate          Rate
+	liveLag       Duration
+	replicaLag    Duration
+	runs, types   string
+	tenants       string
+	graphs        string
+	change        change
+}
+
+func newBackfillCommand(p *process) *cobra.Command {
+	f := &backfillFlags{liveLag: Duration(defaultLiveLag), replicaLag: Duration(defaultReplicaLag)}
+	cmd := &cobra.Command{
+		Use:   "backfill",
+		Short: "Send a part of the history through a consumer's sink again",
+		Long:  backfillHelp,
+		Example: `  exporter backfill --consumer analytics --from earliest --rate 5000/s
+  exporter backfill --consumer analytics --from time:2026-11-01 --to time:2026-11-02 --types "run_*"
+  exporter backfill list`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(cmd); err != nil {
+				return err
+			}
+			return backfill(cmd.Context(), p, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.spec.Consumer, "consumer", "", "whose sink, payload and limits are used (required)")
+	flags.StringVar(&f.spec.From, "from", "", "place of the first event (required)")
+	flags.StringVar(&f.spec.To, "to", "", "place just behind the last event (default: where the consumer is now)")
+	flags.StringVar(&f.runs, "runs", "", "only these runs")
+	flags.StringVar(&f.types, "types", "", "only these event types")
+	flags.StringVar(&f.tenants, "tenants", "", "only these tenants")
+	flags.StringVar(&f.graphs, "graphs", "", "only these graphs")
+	flags.StringVar(&f.name, "name", "", "name of the backfill (default: made from what is asked for)")
+	flags.BoolVar(&f.again, "again", false, "begin anew when the same backfill has finished")
+	flags.BoolVar(&f.detach, "detach", false, "leave it to a running exporter")
+	f.paceFlags(cmd)
+	f.change.flags(cmd, p)
+	cmd.Flag("reason").Usage = "why, for the audit"
+	cmd.AddCommand(newBackfillListCommand(p), newBackfillShowCommand(p), newBackfillPauseCommand(p), newBackfillResumeCommand(p), newBackfillCancelCommand(p))
+	return cmd
+}
+
+func (f *backfillFlags) paceFlags(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.rate, "rate", "most events a second, such as 5000/s (default: no limit)")
+	cmd.Flags().Var(&f.liveLag, "max-live-lag", "wait while a live consumer has been behind for longer; 0s for never")
+	cmd.Flags().Var(&f.replicaLag, "max-replica-lag", "wait while a replica is further behind; 0s for never")
+}
+
+// read makes the flags a spec.
+func (f *backfillFlags) read(cmd *cobra.Command) error {
+	if f.spec.Consumer == "" || f.spec.From == "" {
+		return usage(withHint(fmt.Errorf("%s wants --consumer and --from", cmd.CommandPath()), "see "+cmd.CommandPath()+" --help"))
+	}
+	if f.name != "" && !consumerName.MatchString(f.name) {
+		return usage(fmt.Errorf("--name %q is not a name; use a lower-case letter followed by lower-case letters, digits and underscores", f.name))
+	}
+	for _, x := range []struct {
+		flag, text string
+		into       *[]string
+	}{{"runs", f.runs, &f.spec.Runs}, {"types", f.types, &f.spec.Types}, {"tenants", f.tenants, &f.spec.Tenants}, {"graphs", f.graphs, &f.spec.Graphs}} {
+		if x.text == "" {
+			continue
+		}
+		var patterns Patterns
+		if err := patterns.UnmarshalText([]byte(x.text)); err != nil {
+			return usage(fmt.Errorf("--%s: %w", x.flag, err))
+		}
+		*x.into = patterns
+	}
+	if f.change.Reason == "" {
+		f.change.Reason = "backfill " + f.spec.String()
+	}
+	f.pace()
+	return nil
+}
+
+func (f *backfillFlags) pace() {
+	f.spec.Rate, f.spec.Detached = f.rate, f.detach
+	f.spec.LiveLag, f.spec.ReplicaLag = f.liveLag.Value().Seconds(), f.replicaLag.Value().Seconds()
+}
+
+// backfill begins a backfill, or goes on with it, and works on it unless it is
+// detached.
+func backfill(ctx context.Context, p *process, f *backfillFlags) error {
+	c, err := loadConfig(p.env)
+	if err != nil {
+		return err
+	}
+	of := consumerConfig(c, f.spec.Consumer)
+	if of == nil {
+		return usage(fmt.Errorf("--consumer %s is not in EXPORTER_CONSUMERS; its variables say where the events go", f.spec.Consumer))
+	}
+	if consumerConfig(c, f.name) != nil {
+		return usage(fmt.Errorf("--name %s is a consumer; a backfill needs a name of its own", f.name))
+	}
+	if _, err := f.spec.configure(*of, f.name); err != nil {
+		return err
+	}
+	c.Exporter.Replica = onceName(c.Exporter.Replica)
+	log := p.logger(quieter(p, c.Log))
+	planner, err := newPlanner(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer planner.close()
+	b, err := planner.begin(ctx, p, f)
+	if err != nil || b == nil {
+		return err
+	}
+	if f.detach {
+		return say(p, "a running exporter that has %s works on it; see: exporter backfill show %s", f.spec.Consumer, b.Name)
+	}
+	defer limitMemory(c, p.env)()
+	x, err := newBackfiller(ctx, c, b, exporter.NewMetrics(nil), log)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	x.pipes, x.out = p.pipes, p.stdout
+	return x.inForeground(ctx, p)
+}
+
+// inForeground works on the backfill and shows how far it is.
+func (x *backfiller) inForeground(ctx context.Context, p *process) error {
+	stop := showProgress(ctx, p, x)
+	err := x.run(ctx)
+	stop()
+	b, statusErr := x.store.Backfill(context.WithoutCancel(ctx), x.name)
+	if statusErr != nil {
+		return errors.Join(err, statusErr)
+	}
+	switch {
+	case err == nil:
+		return say(p, "%s is finished at %s; %s sent", x.name, b.Position, plural(b.EventsAccepted, "event"))
+	case errors.Is(err, errStoppedEarly):
+		return withHint(fmt.Errorf("backfill %s: %w, at %s, %s done", x.name, err, b.Position, percentOf(x.spec.Below, &b)),
+			"the same command goes on from there")
+	case b.Paused != nil:
+		return needsPerson(withHint(fmt.Errorf("backfill %s is paused by %s: %s: %s", x.name, b.Paused.By, b.Paused.Reason, b.Paused.Detail),
+			fmt.Sprintf("exporter backfill resume %s --reason TEXT, and then the same command", x.name)))
+	default:
+		return fmt.Errorf("backfill %s: %w", x.name, err)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/docket-exporter/exporter/cursor"
+)
+
+// detachedInterval is how often a process looks for a backfill to work on.
+const detachedInterval = 2 * time.Second
+
+// backfills works on detached backfills of the configured consumers until ctx
+// ends, one at a time and the oldest first. Other processes may have others.
+func (e *engine) backfills(ctx context.Context) {
+	var said remark
+	for waitFor(ctx, detachedInterval) {
+		b, err := e.waitingBackfill(ctx)
+		if err == nil && b != nil {
+			err = e.workOn(ctx, b)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if text := err.Error(); text != said.text || time.Since(said.at) > repeatAfter {
+			said = remark{text, time.Now()}
+			e.log.Warn("no backfill is worked on", "err", err)
+		}
+	}
+}
+
+// waitingBackfill returns a backfill that nobody works on, nil when there is none.
+func (e *engine) waitingBackfill(ctx context.Context) (*cursor.BackfillStatus, error) {
+	list, err := e.store.Unfinished(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		b := &list[i]
+		spec, err := specOf(b)
+		if err != nil {
+			return nil, err
+		}
+		if spec.Detached && b.State() == cursor.Unowned && consumerConfig(e.config, spec.Consumer) != nil {
+			return b, nil
+		}
+	}
+	return nil, nil
+}
+
+func (e *engine) workOn(ctx context.Context, b *cursor.BackfillStatus) error {
+	defer e.metrics.Forget(b.Name)
+	x, err := newBackfiller(ctx, e.config, b, e.metrics, e.log)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	x.pipes, x.out = e.pipes, e.out
+	x.log.Info("working on a backfill", "until", b.Until.High)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go x.logThrottle(watching)
+	err = x.run(ctx)
+	if _, owned := errors.AsType[*cursor.OwnedError](err); owned || errors.Is(err, errStoppedEarly) {
+		return nil
+	}
+	return err
+}
+
+// logThrottle says when reading begins and ends to wait for others.
+func (x *backfiller) logThrottle(ctx context.Context) {
+	before := ""
+	for waitFor(ctx, lookInterval) {
+		switch why := x.pressure.reason(); {
+		case why != "" && before == "":
+			x.log.Info("the backfill waits", "because", why)
+			before = why
+		case why == "" && before != "":
+			x.log.Info("the backfill goes on")
+			before = ""
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/time/rate"
+
+	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/sources/docket"
+)
+
+// politeSource reads no faster than a rate, and not at all while the database
+// or a live consumer suffers. It holds nothing open while it waits.
+type politeSource struct {
+	exporter.Source
+	pace     *pace
+	pressure *pressureWatch
+}
+
+// yieldInterval is how long a read that is not due is put off at a time.
+const yieldInterval = 200 * time.Millisecond
+
+// Poll implements exporter.Source. An empty batch that says that it waits
+// stands for not now.
+func (s *politeSource) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
+	if s.pressure.look(ctx) != "" {
+		waitFor(ctx, yieldInterval)
+		return exporter.Batch{From: from, To: from, Waiting: true}, nil
+	}
+	b, err := s.Source.Poll(ctx, from)
+	if err == nil {
+		s.pace.take(ctx, len(b.Events)+len(b.Poison))
+	}
+	return b, err
+}
+
+// pace holds a page back until its events are due. A nil pace holds none.
+type pace struct{ limit *rate.Limiter }
+
+// newPace allows r events a second from the first on; pages have at most page.
+func newPace(r Rate, page int) *pace {
+	if r <= 0 {
+		return nil
+	}
+	// A page that is late, because the sink or the disk was slow for a moment, may be made up for.
+	limit := rate.NewLimiter(rate.Limit(r), page+max(1, int(r)))
+	limit.AllowN(time.Now(), limit.Burst())
+	return &pace{limit}
+}
+
+func (p *pace) take(ctx context.Context, events int) {
+	for p != nil && events > 0 {
+		n := min(events, p.limit.Burst())
+		if p.limit.WaitN(ctx, n) != nil {
+			return
+		}
+		events -= n
+	}
+}
+
+// pressureWatch says why a backfill should not read now. It is safe for
+// concurrent use.
+type pressureWatch struct {
+	store      *cursor.Store
+	docket     *pgxpool.Pool
+	schema     string
+	liveLag    time.Duration // 0 looks at no consumer
+	replicaLag time.Duration // 0 looks at no replica
+
+	mu     sync.Mutex
+	looked time.Time
+	why    string
+}
+
+// lookInterval is how often the surroundings are looked at.
+const lookInterval = time.Second
+
+// look returns why a read has to wait, "" when it has not to. What cannot be
+// seen is no reason to wait: the read itself will fail where it has to.
+func (w *pressureWatch) look(ctx context.Context) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.looked) < lookInterval {
+		return w.why
+	}
+	w.why = w.ask(ctx)
+	w.looked = time.Now()
+	return w.why
+}
+
+func (w *pressureWatch) ask(ctx context.Context) string {
+	if w.liveLag > 0 {
+		if b, err := w.store.FurthestBehind(ctx); err == nil && b.Time > w.liveLag {
+			return fmt.Sprintf("%s has been behind for %s", b.Name, b.Time.Round(time.Second))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	p, err := docket.ReadPressure(ctx, w.docket, w.schema)
+	switch {
+	case err != nil:
+		return ""
+	case p.WaitingLocks > 0:
+		return plural(int64(p.WaitingLocks), "lock request") + " on Docket's tables wait"
+	case w.replicaLag > 0 && p.ReplicaLag > w.replicaLag:
+		return "a replica of Docket's database is " + p.ReplicaLag.Round(time.Second).String() + " behind"
+	}
+	return ""
+}
+
+// lookTimeout bounds one look.
+const lookTimeout = 5 * time.Second
+
+// reason is why reading waits, as of the last look.
+func (w *pressureWatch) reason() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
+}
