@@ -65,7 +65,7 @@ UPDATE {consumers} c
        updated_at = clock_timestamp()
  WHERE name = $1::text AND paused_at IS NULL AND finished_at IS NULL
    AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text)
-RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, mark_hash, mark_at, read_at,
+RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, encode(mark_hash, 'hex'), mark_at, read_at,
     extract(epoch FROM clock_timestamp() - oldest_hole_at)::float8`
 
 // whyNot says why a claim changed nothing.

@@ -175,7 +175,7 @@ UPDATE {consumers}
        last_event_id = coalesce($8::bigint, last_event_id), last_run_id = coalesce($9::text, last_run_id),
        last_seq = coalesce($10::bigint, last_seq),
        mark_event_id = coalesce($17::bigint, mark_event_id), mark_run_id = coalesce($18::text, mark_run_id),
-       mark_seq = coalesce($19::bigint, mark_seq), mark_hash = coalesce($20::bytea, mark_hash), mark_at = coalesce($21::timestamptz, mark_at),
+       mark_seq = coalesce($19::bigint, mark_seq), mark_hash = coalesce(decode($20::text, 'hex'), mark_hash), mark_at = coalesce($21::timestamptz, mark_at),
        last_error = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error END,
        last_error_at = CASE WHEN $7::bigint > 0 THEN NULL ELSE last_error_at END,
        updated_at = clock_timestamp(), revision = revision + 1

@@ -120,7 +120,7 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        (SELECT count(*) FROM {losses} l WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL),
        coalesce(c.last_error, ''), c.last_error_at,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
-       c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, c.mark_hash, c.mark_at,
+       c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, encode(c.mark_hash, 'hex'), c.mark_at,
        c.holders::text, c.finished_at, c.created_at, c.updated_at, clock_timestamp()
   FROM {consumers} c
  CROSS JOIN LATERAL (

@@ -55,7 +55,7 @@ func (in storedIntent) value(number int64) (*exporter.Intent, error) {
 type storedMark struct {
 	id, seq *int64
 	run     *string
-	hash    []byte
+	hash    *string // hex, as of an intent
 	at      *time.Time
 }
 
@@ -64,7 +64,7 @@ func storedMarkOf(m *exporter.Mark) storedMark {
 		return storedMark{}
 	}
 	run := clean(m.RunID)
-	return storedMark{id: &m.EventID, seq: &m.Seq, run: &run, hash: m.Hash[:], at: &m.InsertedAt}
+	return storedMark{id: &m.EventID, seq: &m.Seq, run: &run, hash: new(hex.EncodeToString(m.Hash[:])), at: &m.InsertedAt}
 }
 
 // value returns nil when nothing has been read.
@@ -72,12 +72,13 @@ func (m storedMark) value() (*exporter.Mark, error) {
 	if m.id == nil {
 		return nil, nil
 	}
-	if len(m.hash) != sha256.Size {
-		return nil, fmt.Errorf("read mark: its hash has %d bytes, want %d", len(m.hash), sha256.Size)
+	hash, err := hex.DecodeString(*m.hash)
+	if err != nil || len(hash) != sha256.Size {
+		return nil, fmt.Errorf("read mark: its hash is %q, want %d bytes in hex", *m.hash, sha256.Size)
 	}
 	return &exporter.Mark{
 		Identity: exporter.Identity{RunID: *m.run, Seq: *m.seq, EventID: *m.id},
-		Hash:     [sha256.Size]byte(m.hash), InsertedAt: *m.at,
+		Hash:     [sha256.Size]byte(hash), InsertedAt: *m.at,
 	}, nil
 }
 
