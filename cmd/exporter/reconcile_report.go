@@ -88,7 +88,11 @@ func (j *reconciliation) report(copies readable, r *reconcile.Result) *reconcile
 		OutsideFilter: r.OutsideFilter, RunsWhole: r.RunsWhole, RunsOpen: r.RunsOpen, RunsUnjudged: r.RunsUnjudged, RunsBroken: r.RunsBroken,
 		Runs: runReports(r), Remarks: remarks(copies), clean: r.Clean(),
 	}
-	if len(j.judged) > 0 {
+	switch len(j.judged) {
+	case 0:
+	case 1:
+		out.IDs = fmt.Sprintf("%d to %d", j.judged[0].Lo, j.judged[0].Hi)
+	default:
 		out.IDs = spanOf(j.judged)
 	}
 	if !out.clean {
@@ -257,7 +261,7 @@ func (r *reconcileReport) lines() []string {
 			lines = append(lines, fmt.Sprintf(format, args...))
 		}
 	}
-	add(r.Repaired, "%d of the missing ones were sent again and are there now", r.Repaired)
+	add(r.Repaired, "sent again, and there now: %d of the missing ones", r.Repaired)
 	add(r.DeadLetters, "%s: kept as dead letters or given up by a person, not missing", plural(r.DeadLetters, "event"))
 	add(r.Duplicates, "%s delivered more than once", plural2(r.Duplicates, "copy was", "copies were"))
 	add(r.Unjudged, "not judged: %s of events that the source no longer has", plural2(r.Unjudged, "copy", "copies"))

@@ -73,6 +73,7 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		{"idle", measureIdle},
 		{"clickhouse", measureClickHouse},
 		{"pubsub", measurePubSub},
+		{"reconcile", measureReconcile},
 		{"flat", measureFlat},
 	} {
 		if !s.wants(part.name) {

@@ -26,7 +26,7 @@ type settings struct {
 	Exporter    string        // BENCH_EXPORTER: the binary; default the one beside this one
 }
 
-var parts = []string{"rate", "rss", "memory", "latency", "isolation", "idle", "clickhouse", "pubsub", "flat", "profile"}
+var parts = []string{"rate", "rss", "memory", "latency", "isolation", "idle", "clickhouse", "pubsub", "reconcile", "flat", "profile"}
 
 func readSettings(getenv func(string) string) (settings, error) {
 	s := settings{Profile: getenv("BENCH_PROFILE"), Exporter: getenv("BENCH_EXPORTER")}

@@ -34,13 +34,14 @@ type Copy interface {
 }
 
 const (
-	shift      = 12            // of the ids of a window
-	windowIDs  = 1 << shift    // ids in one window
-	scanIDs    = 2 * windowIDs // ids in one transaction on the source
-	groupSpan  = 8 * windowIDs // ids that are looked at again together
-	mostListed = 10_000        // events that a result names
-	mostRuns   = 50_000        // runs that are remembered before they are looked up
-	runsAtOnce = 1000          // in one lookup
+	shift       = 12             // of the ids of a window
+	windowIDs   = 1 << shift     // ids in one window
+	rowIDs      = 4 * windowIDs  // ids in one transaction on the source that reads whole rows
+	identityIDs = 16 * windowIDs // and in one that reads identities
+	groupSpan   = 8 * windowIDs  // ids that are looked at again together
+	mostListed  = 10_000         // events that a result names
+	mostRuns    = 50_000         // runs that are remembered before they are looked up
+	runsAtOnce  = 1000           // in one lookup
 )
 
 // sums are the rows and the digests of one side by window.

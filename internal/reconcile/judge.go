@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -86,9 +85,8 @@ func same(source, sink exporter.Identity) bool {
 func (w *work) originals(ctx context.Context, ids exporter.Range) (map[int64]original, error) {
 	found := map[int64]original{}
 	digest := w.Copy.Digester()
-	var scan func(exporter.Range) error
-	scan = func(part exporter.Range) error {
-		err := w.Source.Scan(ctx, part, w.Position, w.Content, func(row *docket.Scanned) error {
+	return found, newPace().each(ids, func(piece exporter.Range) error {
+		return w.Source.Scan(ctx, piece, w.Position, w.Content, func(row *docket.Scanned) error {
 			if !w.judged(row.Event.ID) {
 				return nil
 			}
@@ -102,13 +100,7 @@ func (w *work) originals(ctx context.Context, ids exporter.Range) (map[int64]ori
 			found[o.EventID] = o
 			return nil
 		})
-		if errors.Is(err, docket.ErrScanTooLong) && part.Lo < part.Hi {
-			middle := part.Lo + (part.Hi-part.Lo)/2
-			return errors.Join(scan(exporter.Range{Lo: part.Lo, Hi: middle}), scan(exporter.Range{Lo: middle + 1, Hi: part.Hi}))
-		}
-		return err
-	}
-	return found, scan(ids)
+	})
 }
 
 func (w *work) copies(ctx context.Context, ids exporter.Range) (map[int64][]copied, error) {

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -93,8 +92,9 @@ func (w *work) sumUp(ctx context.Context) error {
 	for _, scan := range w.Scans {
 		g.Go(func() error {
 			s := scanner{work: w, source: scan, digest: w.Copy.Digester()}
+			pace := newPace()
 			for span := range spans {
-				if err := s.span(ctx, span); err != nil {
+				if err := pace.each(span, func(ids exporter.Range) error { return s.sumUp(ctx, ids) }); err != nil {
 					return err
 				}
 			}
@@ -112,13 +112,17 @@ func (w *work) sumUp(ctx context.Context) error {
 
 // feed sends the spans of ids in which the source has rows.
 func (w *work) feed(ctx context.Context, spans chan<- exporter.Range) error {
+	most := int64(identityIDs)
+	if w.Content {
+		most = rowIDs
+	}
 	rest := w.hull()
 	for rest.Lo <= rest.Hi {
 		id, found, err := w.Source.NextID(ctx, rest)
 		if err != nil || !found {
 			return err
 		}
-		span := exporter.Range{Lo: id, Hi: min(id|(scanIDs-1), rest.Hi)}
+		span := exporter.Range{Lo: id, Hi: min(id|(most-1), rest.Hi)}
 		select {
 		case spans <- span:
 		case <-ctx.Done():
@@ -139,8 +143,8 @@ type scanner struct {
 	digest func(*exporter.Event) uint64
 }
 
-// span sums up one span, in halves where it takes too long.
-func (s *scanner) span(ctx context.Context, ids exporter.Range) error {
+// sumUp sums up one span.
+func (s *scanner) sumUp(ctx context.Context, ids exporter.Range) error {
 	found, runs, result := sums{}, runs{}, Result{}
 	err := s.source.Scan(ctx, ids, s.Position, s.Content, func(row *docket.Scanned) error {
 		if !s.judged(row.Event.ID) {
@@ -161,10 +165,6 @@ func (s *scanner) span(ctx context.Context, ids exporter.Range) error {
 		found.add(row.Event.ID>>shift, 1, digest)
 		return nil
 	})
-	if errors.Is(err, docket.ErrScanTooLong) && ids.Lo < ids.Hi {
-		middle := ids.Lo + (ids.Hi-ids.Lo)/2
-		return errors.Join(s.span(ctx, exporter.Range{Lo: ids.Lo, Hi: middle}), s.span(ctx, exporter.Range{Lo: middle + 1, Hi: ids.Hi}))
-	}
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (s *Source) scanStatement(ids exporter.Range, content, joined bool, found r
 	if joined {
 		columns, join = `r.tenant_id, r.graph_id, r.graph_hash`, ` LEFT JOIN `+s.table.runs+` r ON r.run_id = e.run_id`
 	}
-	sql := `SELECT e.id, true, ` + condition + `, e.run_id, e.seq, ` + terminalCheckpoint
+	sql := `SELECT e.id, e.run_id, e.seq, ` + condition + `, ` + terminalCheckpoint
 	if content {
 		sql = `SELECT p.id, true, p.keep, p.run_id, p.seq, p.type, p.step, p.node_id, p.channel_id, p.task_id,
 			p.tenant_id, p.graph_id, p.graph_hash, p.occurred_at, p.inserted_at,
@@ -112,9 +112,13 @@ func scanned(ids exporter.Range) [][]byte {
 }
 
 func (s *Source) scanRow(row *Scanned, v [][]byte, content, joined bool, found runs, pieces *arena) error {
-	*row = Scanned{Kept: boolAt(v[2]), Terminal: boolAt(v[len(v)-1])}
+	run, seq, keep := 1, 2, 3
+	if content {
+		keep, run, seq = 2, 3, 4
+	}
+	*row = Scanned{Kept: boolAt(v[keep]), Terminal: boolAt(v[len(v)-1])}
 	if !content || !row.Kept {
-		row.Event.ID, row.Event.RunID, row.Event.Seq = int8At(v[0]), string(v[3]), int8At(v[4])
+		row.Event.ID, row.Event.RunID, row.Event.Seq = int8At(v[0]), string(v[run]), int8At(v[seq])
 		return nil
 	}
 	pieces.reset()
