@@ -23,6 +23,9 @@ var _ exporter.Source = (*Until)(nil)
 // NewUntil returns s with an end. s must not be used otherwise.
 func NewUntil(s *Source, end exporter.Position) *Until { return &Until{Source: s, end: end} }
 
+// Limit changes the most rows of a page. It is called between two polls.
+func (u *Until) Limit(events int) { u.limits.Events = max(1, events) }
+
 // Poll implements exporter.Source. A position that covers the end yields an
 // empty batch without a read. While ids below the end are open that are done
 // in it, they are waited for as always.
