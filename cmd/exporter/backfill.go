@@ -21,10 +21,12 @@ are open in that position are left to it as well.
 The same command again goes on where it was stopped or killed; at most the batch
 in flight is sent twice. What is asked for makes the name, unless --name does.
 
-It reads in short pages, keeps nothing open between them, and waits while a live
-consumer has been behind for longer than --max-live-lag, a replica of Docket's
-database is behind by more than --max-replica-lag, or anything waits for a lock
-on Docket's tables. --rate bounds the events a second.
+It reads in short pages and keeps nothing open between them. Beside a running
+live consumer the pages are smaller, and it rests as long as it reads. It waits
+while a live consumer has been behind for longer than --max-live-lag, a replica
+of Docket's database is behind by more than --max-replica-lag, or anything waits
+for a lock on Docket's tables. --rate bounds the events a second; --max-live-lag
+0s makes it go as fast as it can, whoever suffers.
 
 --types, --tenants and --graphs are written as for the consumer and narrow what
 it exports; --runs takes run ids in the same form.

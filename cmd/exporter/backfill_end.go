@@ -15,7 +15,7 @@ var errReachedEnd = errors.New("the end is reached")
 // ending makes a consumer end at a position. A nil ending never does.
 type ending struct {
 	until  exporter.Position
-	source func(exporter.Source) exporter.Source // goes around the bounded source
+	source func(*docket.Until) exporter.Source // goes around the bounded source
 
 	mu      sync.Mutex
 	leave   func()

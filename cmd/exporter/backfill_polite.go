@@ -15,15 +15,25 @@ import (
 )
 
 // politeSource reads no faster than a rate, and not at all while the database
-// or a live consumer suffers. It holds nothing open while it waits.
+// or a live consumer suffers. Beside a live consumer it reads smaller pages, and
+// rests as long as it reads. It holds nothing open while it waits.
 type politeSource struct {
-	exporter.Source
+	*docket.Until
+	page     int // most events of one
 	pace     *pace
 	pressure *pressureWatch
+	took     time.Duration // the last read
 }
 
 // yieldInterval is how long a read that is not due is put off at a time.
 const yieldInterval = 200 * time.Millisecond
+
+// Beside a live consumer. Small pages, because all who sync files wait for the
+// largest write of any of them.
+const (
+	pageBesideLive = 1000
+	mostRest       = time.Second
+)
 
 // Poll implements exporter.Source. An empty batch that says that it waits
 // stands for not now.
@@ -32,7 +42,15 @@ func (s *politeSource) Poll(ctx context.Context, from exporter.Position) (export
 		waitFor(ctx, yieldInterval)
 		return exporter.Batch{From: from, To: from, Waiting: true}, nil
 	}
-	b, err := s.Source.Poll(ctx, from)
+	page := s.page
+	if s.pressure.isBesideLive() {
+		page = min(page, pageBesideLive)
+		waitFor(ctx, min(s.took, mostRest))
+	}
+	s.Limit(page)
+	began := time.Now()
+	b, err := s.Until.Poll(ctx, from)
+	s.took = time.Since(began)
 	if err == nil {
 		s.pace.take(ctx, len(b.Events)+len(b.Poison))
 	}
@@ -75,6 +93,7 @@ type pressureWatch struct {
 	mu     sync.Mutex
 	looked time.Time
 	why    string
+	live   bool // a live consumer runs
 }
 
 // lookInterval is how often the surroundings are looked at.
@@ -95,7 +114,8 @@ func (w *pressureWatch) look(ctx context.Context) string {
 
 func (w *pressureWatch) ask(ctx context.Context) string {
 	if w.liveLag > 0 {
-		if b, err := w.store.FurthestBehind(ctx); err == nil && b.Time > w.liveLag {
+		b, err := w.store.FurthestBehind(ctx)
+		if w.live = err == nil && b.Name != ""; w.live && b.Time > w.liveLag {
 			return fmt.Sprintf("%s has been behind for %s", b.Name, b.Time.Round(time.Second))
 		}
 	}
@@ -121,4 +141,11 @@ func (w *pressureWatch) reason() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.why
+}
+
+// isBesideLive reports whether a live consumer ran at the last look.
+func (w *pressureWatch) isBesideLive() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.live
 }

@@ -9,6 +9,7 @@ import (
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 // backfiller works on one backfill with pools of its own, so that it takes no
@@ -50,8 +51,8 @@ func newBackfiller(ctx context.Context, c Config, b *cursor.BackfillStatus, metr
 		},
 	}
 	pace := newPace(spec.Rate, int(consumer.BatchEvents))
-	x.end = &ending{until: b.Until, source: func(s exporter.Source) exporter.Source {
-		return &politeSource{Source: s, pace: pace, pressure: x.pressure}
+	x.end = &ending{until: b.Until, source: func(s *docket.Until) exporter.Source {
+		return &politeSource{Until: s, page: int(consumer.BatchEvents), pace: pace, pressure: x.pressure}
 	}}
 	return x, nil
 }
