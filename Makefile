@@ -47,7 +47,7 @@ fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
 	done
 
 .PHONY: bench
-bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,memory,latency,isolation,idle,clickhouse,pubsub,reconcile,flat; flat only if named)
+bench: ## measure rate, processor time, memory, latency, idle cost and sinks beside their targets (BENCH_EVENTS, BENCH_ONLY=rate,rss,memory,latency,isolation,idle,clickhouse,pubsub,reconcile,flat,backfill; flat and backfill only if named)
 	@case ",$${BENCH_ONLY:-clickhouse}," in *clickhouse*) more='clickhouse chdb' ;; esac; tools/setup.sh postgres $${more:-}
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/bench ./internal/bench

@@ -74,6 +74,7 @@ func measure(ctx context.Context, s settings, out io.Writer) (err error) {
 		{"clickhouse", measureClickHouse},
 		{"pubsub", measurePubSub},
 		{"reconcile", measureReconcile},
+		{"backfill", measureBackfill},
 		{"flat", measureFlat},
 	} {
 		if !s.wants(part.name) {

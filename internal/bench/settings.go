@@ -26,7 +26,7 @@ type settings struct {
 	Exporter    string        // BENCH_EXPORTER: the binary; default the one beside this one
 }
 
-var parts = []string{"rate", "rss", "memory", "latency", "isolation", "idle", "clickhouse", "pubsub", "reconcile", "flat", "profile"}
+var parts = []string{"rate", "rss", "memory", "latency", "isolation", "idle", "clickhouse", "pubsub", "reconcile", "backfill", "flat", "profile"}
 
 func readSettings(getenv func(string) string) (settings, error) {
 	s := settings{Profile: getenv("BENCH_PROFILE"), Exporter: getenv("BENCH_EXPORTER")}
@@ -102,13 +102,13 @@ func readSizes(text string) (sizes []int, err error) {
 }
 
 // wants reports whether a part is to run. Profiles are made where there is a
-// directory for them, and flat runs only when it is named: its rows take
-// minutes to load.
+// directory for them; flat and backfill run only when they are named: their
+// rows take minutes to load.
 func (s settings) wants(part string) bool {
 	if part == "profile" && s.Profile == "" {
 		return false
 	}
-	if part == "flat" && len(s.Only) == 0 {
+	if (part == "flat" || part == "backfill") && len(s.Only) == 0 {
 		return false
 	}
 	return len(s.Only) == 0 || slices.Contains(s.Only, part)

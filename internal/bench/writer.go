@@ -30,7 +30,8 @@ type commit struct {
 type writer struct {
 	url       string
 	schema    string
-	rate      int // events a second
+	name      string // of the runs, for a second writer into a schema
+	rate      int    // events a second
 	runs      []story
 	committed chan commit
 
@@ -57,7 +58,7 @@ func (w *writer) run(ctx context.Context) error {
 		rng := rand.New(rand.NewPCG(uint64(i), 0))
 		group.Go(func() error {
 			for n := 0; ; n++ {
-				more, err := w.play(ctx, pool, limit, fmt.Sprintf("run-%02d-%08d", i, n), &w.runs[rng.IntN(len(w.runs))])
+				more, err := w.play(ctx, pool, limit, fmt.Sprintf("%srun-%02d-%08d", w.name, i, n), &w.runs[rng.IntN(len(w.runs))])
 				if err != nil || !more {
 					return err
 				}
