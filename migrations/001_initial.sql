@@ -225,32 +225,43 @@ SELECT c.name AS consumer,
             WHEN c.lease_until >= clock_timestamp() THEN 'running'
             ELSE 'unowned' END AS state,
        c.high_id || coalesce('-' || h.text, '') AS position,
+       c.high_id,
        coalesce(h.ranges, 0) AS open_ranges,
+       coalesce(h.ids, 0) AS open_ids,
+       c.oldest_hole_at,
        c.batch,
        c.attempts,
        c.intent_events AS events_in_flight,
        c.begun_at,
        c.owner,
+       c.epoch,
        c.lease_until,
        coalesce(c.lease_until >= clock_timestamp(), false) AS lease_live,
        c.caught_up_at,
        c.accepted_at,
+       greatest(c.caught_up_at, c.accepted_at) AS progress_at,
+       c.polled_at,
        c.events_accepted,
        (SELECT count(*) FROM @schema@.dead_letters d
          WHERE d.consumer_uid = c.uid AND d.state IN ('open', 'held')) AS dead_letters,
-       (SELECT count(*) FROM @schema@.losses l
-         WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL) AS losses,
+       l.losses,
+       l.lost_events,
        c.last_error,
        c.last_error_at,
        c.paused_at,
        c.paused_by,
        c.paused_reason,
-       c.paused_detail
+       c.paused_detail,
+       c.finished_at
   FROM @schema@.consumers c
  CROSS JOIN LATERAL (
        SELECT '{' || string_agg(format('[%s,%s]', lower(r), upper(r) - 1), ',' ORDER BY r) || '}' AS text,
-              count(*) AS ranges
-         FROM unnest(c.holes) AS r) h;
+              count(*) AS ranges, sum(upper(r) - lower(r)) AS ids
+         FROM unnest(c.holes) AS r) h
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS losses, coalesce(sum(l.events), 0)::bigint AS lost_events
+         FROM @schema@.losses l
+        WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL) l;
 COMMENT ON VIEW @schema@.export_status IS 'Where each consumer is and who owns it. Lag needs Docket''s tables and is not here: see the metrics or exporter status.';
 
 CREATE VIEW @schema@.export_dead_letters AS
@@ -267,10 +278,14 @@ SELECT c.name AS consumer,
        lower(r) AS first_id,
        upper(r) - 1 AS last_id,
        upper(r) - lower(r) AS ids,
+       c.oldest_hole_at AS oldest_since,
+       (SELECT string_agg(concat_ws(' ', coalesce('prepared ' || (h->>'gid'), 'pid ' || (h->>'pid'), 'transaction ' || (h->>'transaction')),
+                                    h->>'application', h->>'user', h->>'state', 'since ' || (h->>'since')), '; ')
+          FROM jsonb_array_elements(c.holders) AS h) AS held_by,
        c.holders
   FROM @schema@.consumers c
  CROSS JOIN LATERAL unnest(c.holes) AS r;
-COMMENT ON VIEW @schema@.export_holes IS 'One row per range of open ids, with the transactions that keep ids of the consumer open.';
+COMMENT ON VIEW @schema@.export_holes IS 'One row per range of open ids. held_by are the transactions that keep ids of the consumer open, oldest_since is when the oldest of its ranges is known to be open; both are of the consumer, not of the range.';
 
 CREATE VIEW @schema@.export_losses AS
 SELECT l.id, l.consumer, c.uid IS NULL AS consumer_removed, l.kind,
