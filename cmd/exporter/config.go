@@ -30,7 +30,7 @@ type ExporterConfig struct {
 type WatchConfig struct {
 	Retention     Retention `env:"RETENTION_EVENTS,required" desc:"How long Docket keeps events (its event retention), or none when no pruner runs. Docket does not store it in the database, so it has to be told; it is checked against the table." example:"14d"`
 	RetentionRuns Retention `env:"RETENTION_RUNS" docDefault:"not compared" desc:"How long Docket keeps finished runs (its run retention). Only compared with the table."`
-	HTTPAddr      string    `env:"EXPORTER_HTTP_ADDR" envDefault:"127.0.0.1:9464" desc:"Address of /metrics, /livez and /readyz; off serves none. run --once listens only where this is set."`
+	HTTPAddr      string    `env:"EXPORTER_HTTP_ADDR" envDefault:"127.0.0.1:9464" desc:"Address of the status page (/ and /status.json), /metrics, /livez and /readyz; off serves none. run --once listens only where this is set."`
 	HTTPGiven     bool      // EXPORTER_HTTP_ADDR is set
 	WebConfigFile string    `env:"EXPORTER_WEB_CONFIG_FILE" desc:"File with TLS and basic authentication for the HTTP address, in the format of the Prometheus exporter toolkit."`
 }

@@ -44,14 +44,15 @@ func TestStatusSaysWhoHoldsWhatUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, env, "status").want(t, exitOK,
-		"running on host-1", "unowned", "120345", "3s ago", "120345-{[120300,120301]}", "disk full",
+		"stuck", "host-1", "unowned", "120345", "3s ago", "120345-{[120300,120301]}", "disk full",
 		`pid 4711 "psql" user app, idle in transaction, since 12m ago`, `prepared transaction "import", since 1h ago`,
 		"start `exporter run` with feed_eu", "the lag is unknown")
 	r := command(t, env, "status", "--json")
-	var got []consumerReport
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+	var report statusReport
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
 		t.Fatal(err)
 	}
+	got := report.Consumers
 	if len(got) != 2 || got[0].Owner != "host-1" || got[0].OpenIDs != 2 || got[0].Holders[0].PID != 4711 || got[1].State != cursor.Unowned {
 		t.Errorf("got %+v", got)
 	}

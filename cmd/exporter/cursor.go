@@ -139,8 +139,8 @@ func cursorLines(r consumerReport) [][2]string {
 	for _, h := range r.Holders {
 		lines = append(lines, [2]string{"held by", oneLine(describeHolder(h, r.now))})
 	}
-	if r.Next != "" {
-		lines = append(lines, [2]string{"next", r.Next})
+	for _, a := range r.Next {
+		lines = append(lines, [2]string{"next", a.String()})
 	}
 	return lines
 }

@@ -21,7 +21,8 @@ const (
 	httpStopTimeout = 3 * time.Second // for answers under way when the server stops
 )
 
-// HTTPServer serves /metrics, /livez and /readyz.
+// HTTPServer serves /metrics, /livez and /readyz, and what a process can tell at
+// / and /status.json.
 type HTTPServer struct {
 	Addr          string
 	WebConfigFile string // TLS and basic authentication; empty for neither
@@ -29,6 +30,7 @@ type HTTPServer struct {
 	Live          func() error                // nil while the loop turns
 	Ready         func(context.Context) error // nil while the databases answer
 	Remark        func() string               // added to a yes of /readyz; may be nil
+	Status        *teller                     // nil for neither / nor /status.json
 	Log           *slog.Logger
 
 	listener net.Listener
@@ -103,6 +105,11 @@ func (s *HTTPServer) handler() http.Handler {
 		}
 		answer(w, word, err)
 	})
+	if s.Status != nil {
+		p := newPage(func(r *http.Request) statusReport { return s.Status.tell(r.Context()) }, s.Log)
+		mux.HandleFunc("GET /{$}", p.html)
+		mux.HandleFunc("GET /status.json", p.json)
+	}
 	return mux
 }
 

@@ -17,9 +17,10 @@ import (
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
-const monitorHelp = `Show how far all consumers are at EXPORTER_HTTP_ADDR until asked to stop, and
-do nothing else: it runs no consumer and writes nothing. The figures come from
-the databases, so they go on when every process that exports has died.
+const monitorHelp = `Show how far all consumers are at EXPORTER_HTTP_ADDR until asked to stop, as
+metrics and as a page, and do nothing else: it runs no consumer and writes
+nothing. The figures come from the databases, so they go on when every process
+that exports has died.
 
 It needs the database variables and RETENTION_EVENTS, and ignores those of
 consumers. Its role may be one that only reads:
@@ -28,7 +29,7 @@ exporter migrate --print-monitor-grants prints what it needs.`
 func newMonitorCommand(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:     "monitor",
-		Short:   "Serve the metrics of all consumers, and export nothing",
+		Short:   "Serve metrics and status page of all consumers, and export nothing",
 		Long:    monitorHelp,
 		Example: "  exporter monitor",
 		Args:    noArguments,
@@ -56,7 +57,7 @@ func monitorUntil(ctx context.Context, db DatabaseConfig, c WatchConfig, log *sl
 	m.register(registry)
 	server := &HTTPServer{
 		Addr: c.HTTPAddr, WebConfigFile: c.WebConfigFile, Registry: registry,
-		Live: func() error { return nil }, Ready: m.ready, Log: log,
+		Live: func() error { return nil }, Ready: m.ready, Status: m.teller(), Log: log,
 	}
 	if err := server.Listen(); err != nil {
 		return err
@@ -98,6 +99,13 @@ func newMonitor(ctx context.Context, db DatabaseConfig, c WatchConfig, log *slog
 func (m *monitor) register(registry prometheus.Registerer) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	registry.MustRegister(lag.NewCollector(m.observer.watch), m.policy)
+}
+
+// teller tells what monitor sees.
+func (m *monitor) teller() *teller {
+	return &teller{
+		observer: m.observer, db: m.db, process: started("monitor", ""), told: &m.policy.policy, policy: m.policy.latest, log: m.policy.log,
+	}
 }
 
 // ready reports whether both databases answer what monitor asks.

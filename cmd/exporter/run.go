@@ -83,7 +83,7 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 	if addr := c.Exporter.listenAddr(once); addr != "" {
 		server := &HTTPServer{
 			Addr: addr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
-			Live: e.live, Ready: e.ready, Remark: e.missing.remark, Log: log,
+			Live: e.live, Ready: e.ready, Remark: e.missing.remark, Status: e.teller(), Log: log,
 		}
 		if err := server.Listen(); err != nil {
 			return err
@@ -222,6 +222,14 @@ func releaseTime(grace time.Duration) time.Duration { return min(2*time.Second, 
 // database that does not answer, is not that.
 func (e *engine) live() error {
 	return e.health.stuck(2*e.config.Exporter.StatementTimeout.Value() + time.Minute)
+}
+
+// teller tells what this process sees.
+func (e *engine) teller() *teller {
+	return &teller{
+		observer: e.observer, db: e.config.Database, process: started("run", e.config.Exporter.Replica),
+		told: &e.policy.policy, policy: e.policy.latest, guard: e.guard.status, waiting: e.health.prepared, log: e.log,
+	}
 }
 
 // ready reports whether both databases answer, positions can be written, and

@@ -1,61 +1,170 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/retention"
+	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 const statusHelp = `Show how far every consumer is, who owns it, what holds it up, and what to run
 next. It works from any machine, with the database variables only.
 
 LAG is how many events are not delivered yet, BEHIND the age of the oldest of
-them; ? where Docket's database does not tell. Events that the owner's
-filter leaves out are not counted.
+them, and HEADROOM how long until Docket deletes it, which only RETENTION_EVENTS
+tells; ? where something is not known. Events that the owner's filter leaves out
+are not counted.
+
+Rates take two readings: --rates waits for the second one, --watch shows them
+from then on. A process that runs or monitors shows the same as a page, at
+EXPORTER_HTTP_ADDR, and as JSON at /status.json.
 
 Exit code 3 says that a consumer needs a person: it is paused, or events may be
 lost.`
 
 func newStatusCommand(p *process) *cobra.Command {
-	var asJSON bool
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show how far every consumer is",
 		Long:    statusHelp,
-		Example: "  exporter status\n  exporter status --json | jq '.[] | select(.state == \"paused\")'",
+		Example: "  exporter status\n  exporter status --watch\n  exporter status --json | jq '.consumers[] | select(.condition != \"healthy\")'",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.watching = cmd.Flags().Changed("watch")
+			if o.watching && o.every < minWatch {
+				return usage(fmt.Errorf("--watch=%v is too often; the least is %v", o.every, minWatch))
+			}
 			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
-				return showStatus(cmd.Context(), p, s, db, asJSON)
+				return p.showStatus(cmd.Context(), s, db, o)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd, &o.json)
+	cmd.Flags().DurationVar(&o.every, "watch", 2*time.Second, "show it again and again, this often")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
+	cmd.Flags().BoolVar(&o.rates, "rates", false, "read twice, so that rates are known")
 	return cmd
 }
 
-func showStatus(ctx context.Context, p *process, s *cursor.Store, db DatabaseConfig, asJSON bool) error {
-	list, err := s.List(ctx)
+// lagTimeout bounds what a command waits for Docket's database: it is asked
+// when something is wrong, and must answer with the rest then.
+const lagTimeout = 5 * time.Second
+
+// minWatch is the shortest time between two looks of --watch.
+const minWatch = 200 * time.Millisecond
+
+type statusOptions struct {
+	json, rates, watching bool
+	every                 time.Duration // with watching
+}
+
+func (p *process) showStatus(ctx context.Context, s *cursor.Store, db DatabaseConfig, o statusOptions) error {
+	pool, err := openPool(ctx, db.Docket, 1)
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(c cursor.Status) bool { return c.Finished != nil }) // `exporter backfill list` shows them
-	reports := reportsOf(list, db)
-	person := slices.ContainsFunc(reports, func(r consumerReport) bool { return r.needsPerson() })
-	if err := p.addLag(ctx, s, list, reports, db); err != nil {
-		fmt.Fprintln(p.stderr, "the lag is unknown: "+oneLine(err.Error()))
+	defer closePools(pool)
+	t, watched := p.teller(s, pool, db), watcher{out: p.stdout, json: o.json, place: !o.json && isTerminal(p.stdout)}
+	watched.colour = !o.json && wantsColour(p.env, isTerminal(p.stdout))
+	if o.watching {
+		return watched.run(ctx, o.every, func() statusReport { return p.look(ctx, t) })
 	}
-	if asJSON {
-		err = writeJSON(p.stdout, reports)
-	} else {
-		err = printStatus(p.stdout, reports)
+	r := p.look(ctx, t)
+	if o.rates {
+		r = ratesOf(ctx, t, r)
 	}
-	if err == nil && person {
+	if r.Unknown != nil {
+		return fmt.Errorf("read the state: %s", r.Unknown.Error)
+	}
+	sayUnknown(p.stderr, &r)
+	if len(r.HeldBy) > 0 {
+		p.sayGuard(ctx, pool, db.DocketSchema)
+	}
+	if err := watched.show(&r); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(slices.Concat(r.Consumers, r.Backfills), func(c consumerReport) bool { return c.needsPerson() }) {
 		return &silentError{exitPerson}
 	}
-	return err
+	return nil
+}
+
+// look reads both databases once.
+func (p *process) look(ctx context.Context, t *teller) statusReport {
+	if t.compare != nil {
+		t.compare(ctx)
+	}
+	return t.tell(ctx)
+}
+
+// ratesOf waits for the reading after r, from which rates follow.
+func ratesOf(ctx context.Context, t *teller, r statusReport) statusReport {
+	later := r
+	for deadline := time.Now().Add(time.Minute); later.At.Equal(r.At) && later.Unknown == nil && time.Now().Before(deadline); {
+		if !waitFor(ctx, time.Second) {
+			return r
+		}
+		later = t.tell(ctx)
+	}
+	return later
+}
+
+// sayUnknown says once for each reason why figures are missing.
+func sayUnknown(w io.Writer, r *statusReport) {
+	said := map[string]bool{}
+	for _, c := range slices.Concat(r.Consumers, r.Backfills) {
+		if u := c.LagUnknown; u != nil && !said[u.Error] {
+			said[u.Error] = true
+			fmt.Fprintf(w, "the lag is unknown: %s: %s\n", c.Consumer, u.Error)
+		}
+	}
+}
+
+// teller is one of this command, with what its environment tells.
+func (p *process) teller(s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig) *teller {
+	t := &teller{db: db, process: started("status", ""), log: slog.New(slog.DiscardHandler)}
+	var kept Retention
+	if text := p.env["RETENTION_EVENTS"]; text != "" {
+		if err := kept.UnmarshalText([]byte(text)); err != nil {
+			fmt.Fprintf(p.stderr, "RETENTION_EVENTS is not used: %v\n", err)
+		} else {
+			t.told = &retention.Policy{Events: kept.Value()}
+			w := newPolicyWatch(pool, db.DocketSchema, *t.told, t.log)
+			t.policy, t.compare = w.latest, w.look
+		}
+	}
+	configured := func(consumer string) (docket.Filters, bool) {
+		f, err := p.filters(consumer)
+		return f, err == nil
+	}
+	t.observer = newObserver(s, pool, db.DocketSchema, kept.Value(), configured, t.log)
+	return t
+}
+
+// filters are those that this environment gives a consumer, if any.
+func (p *process) filters(consumer string) (docket.Filters, error) {
+	ps := newProblems(p.env)
+	c := loadConsumer(expand(p.env, nil, "", ps), consumer, ps)
+	for _, filter := range []string{"TYPES", "TENANTS", "GRAPHS"} {
+		if ps.mentions(c.Prefix() + filter) {
+			return docket.Filters{}, fmt.Errorf("%s%s is not valid; see `exporter check`", c.Prefix(), filter)
+		}
+	}
+	return filtersOf(c)
+}
+
+// wantsColour is https://no-color.org, and what TERM says.
+func wantsColour(env map[string]string, terminal bool) bool {
+	return terminal && env["NO_COLOR"] == "" && cmp.Or(env["TERM"], "dumb") != "dumb"
 }
