@@ -64,12 +64,20 @@ func (s *backfillSpec) String() string {
 	for _, only := range []struct {
 		what     string
 		patterns []string
-	}{{"runs", s.Runs}, {"types", s.Types}, {"tenants", s.Tenants}, {"graphs", s.Graphs}} {
+	}{{"runs", exactly(s.Runs)}, {"types", s.Types}, {"tenants", s.Tenants}, {"graphs", s.Graphs}} {
 		if len(only.patterns) > 0 {
 			text += fmt.Sprintf(", %s %s", only.what, strings.Join(only.patterns, ","))
 		}
 	}
 	return text
+}
+
+// exactly leaves out what marks a text that is no pattern.
+func exactly(patterns []string) (texts []string) {
+	for _, p := range patterns {
+		texts = append(texts, strings.TrimPrefix(p, "="))
+	}
+	return texts
 }
 
 func specOf(b *cursor.BackfillStatus) (backfillSpec, error) {
