@@ -115,6 +115,7 @@ func TestThePrunerOvertakesAConsumerThatContinues(t *testing.T) {
 }
 
 func TestThePrunerOvertakesAConsumerThatHalts(t *testing.T) {
+	t.Parallel()
 	s := overtaken(t)
 	s.env["CONSUMER_ANALYTICS_ON_LOSS"] = "halt"
 	c := start(t, s.env, "", "run")
@@ -159,6 +160,7 @@ func TestThePrunerOvertakesWhileTheRetentionIsToldTooLong(t *testing.T) {
 
 // A killed owner repeats no record and forgets none.
 func TestALossIsRecordedOnceAcrossCrashes(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"accepted 1", "recorded 1", "mid-deliver 1", "accepted 2", "recorded 2"} {
 		t.Run(point, func(t *testing.T) {
 			s := overtaken(t)
@@ -197,6 +199,7 @@ func TestNoLossWhereNothingIsLost(t *testing.T) {
 // A consumer that is always a little behind while transactions roll back, burn
 // ids and commit late loses nothing, and says so.
 func TestNoLossUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["RETENTION_EVENTS"] = "1d"
 	s.env["CONSUMER_ANALYTICS_ON_LOSS"] = "halt"

@@ -137,6 +137,7 @@ var alertCases = []alertCase{
 // A fleet that is healthy but for one thing raises the alert of that thing and
 // no other, once, whatever the number of replicas.
 func TestAlertsFireInTheirCaseOnly(t *testing.T) {
+	t.Parallel()
 	fired := map[string]bool{}
 	var short, long []yaml.MapSlice
 	for _, c := range alertCases {

@@ -213,6 +213,7 @@ func TestFromBackfillToLive(t *testing.T) {
 // A running exporter works on what was left to it, and pause, resume and cancel
 // reach it.
 func TestDetachedBackfill(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("a", 400)
 	s.env["EXPORTER_LEASE_TTL"] = "2s"
@@ -250,6 +251,7 @@ func TestDetachedBackfill(t *testing.T) {
 
 // A backfill waits while a live consumer is behind, and says so.
 func TestBackfillYields(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("a", 50)
 	command(t, s.env, "run", "--once").want(t, exitOK)

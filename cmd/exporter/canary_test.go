@@ -140,6 +140,7 @@ func TestCommandsKeepSecrets(t *testing.T) {
 // A whole life: a password in the URLs, sinks that refuse with what they were
 // sent, a panic, rows that cannot be decoded, and all that people can look at.
 func TestNothingShownHoldsSecretsOrPayloads(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c := &canaries{t: t, texts: map[string]string{}}
 	u, err := url.Parse(s.dsn)

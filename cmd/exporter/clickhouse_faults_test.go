@@ -88,6 +88,7 @@ func pause(t *testing.T) time.Duration {
 // middle of an insert of a running exporter while Docket writes: nothing is
 // missing afterwards, and nothing doubled.
 func TestClickHouseFailsInMidInsert(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		open func(*site) *faultyServer

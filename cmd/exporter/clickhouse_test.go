@@ -78,6 +78,7 @@ func (w *warehouse) wantRows(from string, rows, events int) {
 // A killed exporter sends the interrupted request again with the same token,
 // and the server drops it: exact without FINAL.
 func TestKilledOverClickHouse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
 	s.killedWhileWriting(min(rounds(t), 2))
@@ -89,6 +90,7 @@ func TestKilledOverClickHouse(t *testing.T) {
 // A position that a person sets back makes rows arrive again, under other
 // tokens; FINAL is exact.
 func TestRewindOverClickHouse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
 	w.query("SYSTEM STOP MERGES docket_events")
@@ -134,6 +136,7 @@ func (s *site) countInserts(w *warehouse) *atomic.Int64 {
 // One row of a thousand that violates a constraint costs itself and a few
 // inserts, wherever it is.
 func TestRefusedRow(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
 	inserts := s.countInserts(w)
@@ -167,6 +170,7 @@ func TestRefusedRow(t *testing.T) {
 
 // A table that has lost a column pauses the consumer, and nothing is put aside.
 func TestDroppedColumn(t *testing.T) {
+	t.Parallel()
 	for _, change := range []struct{ name, sql, says string }{
 		{"that tells events apart", "DROP TABLE docket_events; CREATE TABLE docket_events (run_id String, seq Int64) ENGINE = MergeTree ORDER BY (run_id, seq)", "event_id"},
 		{"table", "DROP TABLE docket_events", "docket_events"},
@@ -215,6 +219,7 @@ func (s *site) awaitHigh(high int64) {
 // A server with too many parts gets at most one request a second, then fewer;
 // nothing becomes a dead letter, and everything is in once it merges again.
 func TestOverloadedClickHouse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
 	s.env["CONSUMER_ANALYTICS_BATCH_EVENTS"] = "10"

@@ -75,6 +75,7 @@ func (s *site) killedWhileWriting(rounds int) {
 // holds: every event, in order per run. The file sink reads back what it had
 // written, so nothing is doubled either.
 func TestKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.killedWhileWriting(rounds(t))
 	r, err := verdict.Read(t.Context(), s.pool, "public", nil, s.env["CONSUMER_ANALYTICS_FILE_DIR"], "analytics")

@@ -49,6 +49,7 @@ func TestCursorShowExplainsAPlace(t *testing.T) {
 // A move back delivers the same events again; a consumer that is owned goes on
 // from the new place when it is taken over.
 func TestCursorSet(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
 	s.insert("r", 4)

@@ -47,6 +47,7 @@ func panelQueries(t *testing.T) []panelQuery {
 // A real Prometheus that scraped a real exporter has an answer to every query
 // of the dashboard, and every series that a rule or a panel names is one.
 func TestEveryPanelHasData(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
 	s.also("feed")  // its sink is down: a backlog and retries

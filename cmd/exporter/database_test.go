@@ -149,6 +149,7 @@ func TestReadOnlyServer(t *testing.T) {
 }
 
 func TestStandbyServer(t *testing.T) {
+	t.Parallel()
 	primary := pgtest.Cluster(t, pgserver.Options{})
 	env := map[string]string{"DOCKET_DATABASE_URL": primary.URL("postgres")}
 	command(t, env, "migrate").want(t, exitOK)

@@ -102,6 +102,7 @@ func TestExpiredEventsAreKept(t *testing.T) {
 // A deadline that passes between a crash and the restart takes events out of the
 // request: what is left has another token, so the server stores it.
 func TestDeadlineBetweenCrashAndRestart(t *testing.T) {
+	t.Parallel()
 	server, err := chdb.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +214,7 @@ func TestKilledReplay(t *testing.T) {
 // While dead letters cannot be written the position holds, the error says what
 // to grant, and nothing is lost once it is granted.
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	role := "exporter_" + strings.ToLower(rand.Text())
 	pgtest.Exec(t, s.pool, "CREATE ROLE "+role+" LOGIN SUPERUSER")
@@ -254,6 +256,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 // What a table refuses is kept, outlives Docket's rows, and is replayed with its
 // identity once the table takes it; a replay made twice is dropped by its token.
 func TestReplayOverClickHouse(t *testing.T) {
+	t.Parallel()
 	server, err := chdb.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func set(pattern, text string) map[string]bool {
 // The documents name metrics that exist: those of metrics.md, which holds
 // everything that a process at work serves.
 func TestDocumentsNameMetricsThatExist(t *testing.T) {
+	t.Parallel()
 	listed := set("(?m)^\\| `(docket_exporter_\\w+)` \\|", readText(t, filepath.Join(repository, "docs", "metrics.md")))
 	s := newSite(t)
 	s.also("feed")

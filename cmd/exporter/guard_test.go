@@ -45,6 +45,7 @@ func (c *child) awaitSample(name string, want float64) {
 // While a consumer has little headroom the pruner does nothing, whoever of the
 // replicas holds it off; afterwards it catches up.
 func TestGuardHoldsThePrunerOff(t *testing.T) {
+	t.Parallel()
 	s := guarded(t)
 	one := s.replica("one", "")
 	one.awaitSample("retention_guard_held", 1)
@@ -77,6 +78,7 @@ func TestGuardHoldsThePrunerOff(t *testing.T) {
 
 // A holder that dies, or is asked to stop, lets the pruner work.
 func TestGuardEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		s := guarded(t)
 		c := start(t, s.env, "", "run")
@@ -88,6 +90,7 @@ func TestGuardEndsWithItsProcess(t *testing.T) {
 }
 
 func TestGuardIsRefusedThroughAPooler(t *testing.T) {
+	t.Parallel()
 	s := guarded(t)
 	pooler := pgtest.PgBouncer(t, s.dsn, 4)
 	s.env["DOCKET_DATABASE_URL"], s.env["EXPORT_DATABASE_URL"] = pooler.DSN(), s.dsn

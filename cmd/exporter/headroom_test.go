@@ -64,6 +64,7 @@ func (s *site) inserted(seq int, ago time.Duration) {
 // the half and the fifth of the retention, and at once where an old row turns
 // up. Docket's database keeps nothing back for us meanwhile.
 func TestHeadroomFallsWhileAConsumerIsPaused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("r", 1)
 	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 1")

@@ -26,6 +26,7 @@ func silent(t *testing.T) string {
 // One consumer's sink does not answer, another one's code panics: the third
 // delivers everything meanwhile, and at once.
 func TestThirdConsumerDeliversMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.also("feed")
 	s.env["EXPORTER_CONSUMERS"] += ",far"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"maps"
 	"os"
 	"slices"
@@ -32,7 +31,7 @@ type result struct {
 // command runs a command line in this process.
 func command(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr lockedBuffer
 	code := Main(t.Context(), args, environ(env), strings.NewReader(""), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }

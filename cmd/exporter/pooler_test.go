@@ -16,6 +16,7 @@ import (
 // Source and state through a pooler in transaction mode with two connections,
 // which is killed twice while Docket writes.
 func TestRunThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	pooler := pgtest.PgBouncer(t, s.dsn, 2)
 	s.env["DOCKET_DATABASE_URL"], s.env["DOCKET_DIRECT_URL"] = pooler.DSN(), s.dsn

@@ -96,6 +96,7 @@ func (s *site) holdOpen() (commit func()) {
 
 // Contents are compared as the consumer delivers them.
 func TestReconcilePayloadOptions(t *testing.T) {
+	t.Parallel()
 	for _, payload := range []string{"none", "attempt", "full"} {
 		t.Run(payload, func(t *testing.T) {
 			s := newSite(t)
@@ -117,6 +118,7 @@ func TestReconcilePayloadOptions(t *testing.T) {
 // A finished run of which the source lacks an event in the middle, or its last
 // checkpoint, is broken, though sink and source agree.
 func TestReconcileBrokenRuns(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.loaded(3000)
 	var runs []string
@@ -144,6 +146,7 @@ func TestReconcileBrokenRuns(t *testing.T) {
 
 // It can run beside an exporter at work, and finds nothing wrong.
 func TestReconcileBesideAnExporter(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
 	s.env["CONSUMER_ANALYTICS_FILE_SEGMENT_BYTES"] = "1MiB"

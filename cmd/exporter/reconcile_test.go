@@ -73,6 +73,7 @@ func (s *site) eventAt(id int64) string {
 // Of rows that were deleted and changed by hand in ClickHouse exactly these are
 // named, those that are missing are sent again, and then all is well.
 func TestReconcileClickHouse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
 	s.loaded(20_000)
@@ -111,6 +112,7 @@ func TestReconcileClickHouse(t *testing.T) {
 
 // The same over files: lines are deleted and changed, also in an open segment.
 func TestReconcileFiles(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["CONSUMER_ANALYTICS_FILE_SEGMENT_BYTES"] = "1MiB"
 	s.loaded(20_000)

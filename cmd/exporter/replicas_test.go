@@ -53,6 +53,7 @@ func (s *site) handOvers() int {
 // Replicas share the consumers, share them anew when one comes or goes, and
 // then leave them where they are.
 func TestReplicasShareConsumers(t *testing.T) {
+	t.Parallel()
 	s := shared(t, 5)
 	s.insert("r", 4)
 	first := s.replica("first", "")

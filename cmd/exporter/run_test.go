@@ -146,6 +146,7 @@ func TestRunOnceReportsOpenIDs(t *testing.T) {
 }
 
 func TestSigtermFinishesTheBatchInFlight(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("r", 3)
 	c := start(t, s.env, slowSink+" 1", "run")
@@ -163,6 +164,7 @@ func TestSigtermFinishesTheBatchInFlight(t *testing.T) {
 // A sink that never answers costs the grace and nothing else: the attempt does
 // not count, the lease is given up, the exit code is 0.
 func TestSigtermAbandonsAHungSink(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []string{hungSink, deafSink} {
 		t.Run(fault, func(t *testing.T) {
 			s := newSite(t)
@@ -227,6 +229,7 @@ func TestSigtermBeforeEverythingIsPrepared(t *testing.T) {
 // As PID 1 the kernel ignores signals without a handler, and there is no init
 // to reap or to pass them on.
 func TestSigtermAsPID1(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.insert("r", 3)
 	dir := s.env["CONSUMER_ANALYTICS_FILE_DIR"]
@@ -287,6 +290,7 @@ func pidOf(t *testing.T, parent int) int {
 
 // One consumer panics, another one's sink is down: the third goes on.
 func TestConsumersDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []string{panicSink, refusedSink} {
 		t.Run(fault, func(t *testing.T) {
 			s := newSite(t)
@@ -313,6 +317,7 @@ func TestConsumersDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestPauseAndResumeARunningConsumer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
 	s.insert("r", 2)
@@ -394,6 +399,7 @@ func newSiteOn(t *testing.T, cluster *pgserver.Cluster) *site {
 // A server that takes no writes for a while is waited for, said to be the
 // reason, and left behind within seconds.
 func TestReadOnlyServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Cluster(t, pgserver.Options{})
 	s := newSiteOn(t, cluster)
 	s.env["EXPORTER_LEASE_TTL"] = "3s"
@@ -432,6 +438,7 @@ func TestReadOnlyServerIsWaitedFor(t *testing.T) {
 
 // A database that has stopped answering must not hold the process beyond the grace.
 func TestSigtermWithAFrozenDatabase(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Cluster(t, pgserver.Options{})
 	s := newSiteOn(t, cluster)
 	s.env["EXPORTER_SHUTDOWN_GRACE"] = "3s"
@@ -496,6 +503,7 @@ func TestRunRefusesAnotherTableShape(t *testing.T) {
 
 // Docket may be installed after the exporter.
 func TestRunWaitsForDocketsTables(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["DOCKET_SCHEMA"] = "acme"
 	c := start(t, s.env, "", "run")
@@ -589,6 +597,7 @@ func scrape(url, want string) error {
 // A directory that is missing at the start is trouble like any other of a sink:
 // it is shown, and gone when the directory is there.
 func TestRunWaitsForTheDirectory(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
 	s.env["CONSUMER_ANALYTICS_FILE_DIR"] = filepath.Join(t.TempDir(), "later")
@@ -621,6 +630,7 @@ func TestRunRefusesAnImpossibleStart(t *testing.T) {
 
 // What a database has set changes neither a start after a crash nor what people see.
 func TestDatabaseSettingsDoNotMatter(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
 	s.insert("r", 2)

@@ -36,6 +36,7 @@ func (s *site) resumes(after string, n int) {
 // connections that are ended, a crash in the middle of a batch, and an address
 // that leads to a standby for a while, whose connections nobody closes.
 func TestServerFaults(t *testing.T) {
+	t.Parallel()
 	primary := pgtest.Cluster(t, pgserver.Options{})
 	s := newSiteOn(t, primary)
 	door := newDoor(t, s.dsn)
@@ -83,6 +84,7 @@ func TestServerFaults(t *testing.T) {
 // them: what the exporter's tables say is whole again, and only the process that
 // read the five events knows.
 func TestFailoverThatLostCommits(t *testing.T) {
+	t.Parallel()
 	primary := pgtest.Cluster(t, pgserver.Options{})
 	s := newSiteOn(t, primary)
 	door := newDoor(t, s.dsn)

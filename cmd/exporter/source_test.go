@@ -49,6 +49,7 @@ func (s *site) exportStatus(consumer string) cursor.Status {
 // A dump of 60 events is restored after 100 were exported, and 50 others take
 // their ids.
 func TestRestoredDump(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.apart()
 	s.insert("r", 60)

@@ -99,6 +99,7 @@ func count(t *testing.T, name string, fallback int) int {
 // had its effect once, and in order per run. The kills come after progress, or
 // with WEBHOOK_SOAK_SECONDS every second for so long.
 func TestWebhookEffectsOnceWhateverIsKilled(t *testing.T) {
+	t.Parallel()
 	seconds := count(t, "WEBHOOK_SOAK_SECONDS", 0)
 	kills, events := cmp.Or(seconds, rounds(t)), count(t, "WEBHOOK_SOAK_EVENTS", 2000)
 	receiver, effects := newReceiverProcess(t)
@@ -152,6 +153,7 @@ func TestWebhookEffectsOnceWhateverIsKilled(t *testing.T) {
 // The exporter is killed at each named point around send and record, while
 // Docket writes with late commits and rollbacks.
 func TestKilledOverWebhook(t *testing.T) {
+	t.Parallel()
 	receiver, effects := newReceiverProcess(t)
 	s := newSite(t)
 	s.webhook("http://" + receiver.addr)
@@ -277,6 +279,7 @@ func TestWebhookPauses(t *testing.T) {
 // Configuration that is wrong or a receiver that may not be dialled is said by
 // check, which sends nothing, and no message repeats what is secret.
 func TestWebhookCheck(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	url, asked := answering(t, func(string, int, int) int { return http.StatusOK })
 	s.webhook(url)
@@ -322,6 +325,7 @@ func TestWebhookCheck(t *testing.T) {
 
 // An answer that is lost, and a receiver that is slow, end with the lease.
 func TestWebhookStopsOnSigterm(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
