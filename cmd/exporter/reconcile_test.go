@@ -73,15 +73,14 @@ func (s *site) eventAt(id int64) string {
 // Of rows that were deleted and changed by hand in ClickHouse exactly these are
 // named, those that are missing are sent again, and then all is well.
 func TestReconcileClickHouse(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	w := s.toClickHouse()
-	s.loaded(20_000)
-	if r := s.reconcile(exitOK); r.Events != 20_000 || r.Copies != 20_000 || r.Verdict != verdictClean || r.RunsWhole == 0 || len(r.Runs) != 0 {
+	s.loaded(10_000)
+	if r := s.reconcile(exitOK); r.Events != 10_000 || r.Copies != 10_000 || r.Verdict != verdictClean || r.RunsWhole == 0 || len(r.Runs) != 0 {
 		t.Fatalf("report %+v", r)
 	}
-	gone := []int64{1, 9_999, 20_000}
-	w.query("ALTER TABLE docket_events DELETE WHERE event_id IN (1, 9999, 20000) SETTINGS mutations_sync = 2")
+	gone := []int64{1, 4_999, 10_000}
+	w.query("ALTER TABLE docket_events DELETE WHERE event_id IN (1, 4999, 10000) SETTINGS mutations_sync = 2")
 	w.query(`ALTER TABLE docket_events UPDATE payload = '{"other":1}' WHERE event_id = 777 SETTINGS mutations_sync = 2`)
 	var missing, repaired []string
 	for _, id := range gone {
@@ -96,42 +95,41 @@ func TestReconcileClickHouse(t *testing.T) {
 	s.wantTold(s.reconcile(exitPerson, "--identities"), missing...)
 	command(t, s.env, "reconcile", "--consumer", "analytics", "--repair").want(t, exitUsage, "--reason")
 	s.wantTold(s.reconcile(exitPerson, "--repair", "--reason", "deleted by hand"), append(repaired, changed)...)
-	w.wantRows("docket_events", 20_000, 20_000)
+	w.wantRows("docket_events", 10_000, 10_000)
 	if n := pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.audit WHERE command = 'reconcile --repair' AND reason = 'deleted by hand'`); n == 0 {
 		t.Error("the repair is not in the audit")
 	}
-	if at := s.status("analytics"); at.Position.High != 20_000 || at.EventsAccepted != 20_000 {
+	if at := s.status("analytics"); at.Position.High != 10_000 || at.EventsAccepted != 10_000 {
 		t.Errorf("the consumer was touched: %+v", at)
 	}
 	s.wantTold(s.reconcile(exitPerson), changed)
-	w.query("ALTER TABLE docket_events DELETE WHERE event_id IN (1, 777, 9999, 20000) SETTINGS mutations_sync = 2")
+	w.query("ALTER TABLE docket_events DELETE WHERE event_id IN (1, 777, 4999, 10000) SETTINGS mutations_sync = 2")
 	s.wantTold(s.reconcile(exitOK, "--repair", "--reason", "again"), append(repaired, strings.Replace(changed, "differs", "repaired", 1))...)
 	s.reconcile(exitOK)
-	command(t, s.env, "reconcile", "--consumer", "analytics").want(t, exitOK, "20000 events", "analytics is clean")
+	command(t, s.env, "reconcile", "--consumer", "analytics").want(t, exitOK, "10000 events", "analytics is clean")
 }
 
 // The same over files: lines are deleted and changed, also in an open segment.
 func TestReconcileFiles(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	s.env["CONSUMER_ANALYTICS_FILE_SEGMENT_BYTES"] = "1MiB"
-	s.loaded(20_000)
+	s.loaded(10_000)
 	s.reconcile(exitOK)
 	s.editLines(func(id int64, line string) []string {
 		switch id {
-		case 5, 6, 12_345:
+		case 5, 6, 9_345:
 			return nil
 		case 777:
 			return []string{strings.Replace(line, `"payload":{`, `"payload":{"x":1,`, 1)}
-		case 8_000:
+		case 6_000:
 			return []string{line, line}
-		case 8_001:
+		case 6_001:
 			return []string{line, strings.Replace(line, `"seq":`, `"seq":9`, 1)}
 		}
 		return []string{line}
 	})
-	events := []string{s.eventAt(5), s.eventAt(6), s.eventAt(12_345)}
-	run, seq, _ := strings.Cut(s.eventAt(8_001), "/")
+	events := []string{s.eventAt(5), s.eventAt(6), s.eventAt(9_345)}
+	run, seq, _ := strings.Cut(s.eventAt(6_001), "/")
 	rest := []string{"differs " + s.eventAt(777), "extra " + run + "/9" + seq}
 	r := s.reconcile(exitPerson)
 	s.wantTold(r, append(rest, "missing "+events[0], "missing "+events[1], "missing "+events[2])...)
@@ -149,13 +147,13 @@ func TestReconcileFiles(t *testing.T) {
 		switch {
 		case id == 777:
 			return []string{strings.Replace(line, `"x":1,`, "", 1)}
-		case id == 8_001 && strings.Contains(line, `"seq":9`+seq+`,`):
+		case id == 6_001 && strings.Contains(line, `"seq":9`+seq+`,`):
 			return nil
 		}
 		return []string{line}
 	})
 	s.reconcile(exitOK)
-	s.editLines(func(id int64, line string) []string { return []string{line, "no event\n"}[:1+int(id/20_000)] })
+	s.editLines(func(id int64, line string) []string { return []string{line, "no event\n"}[:1+int(id/10_000)] })
 	if r := s.reconcile(exitOK); len(r.Remarks) != 1 || !strings.Contains(r.Remarks[0], "1 line of") {
 		t.Errorf("remarks %q", r.Remarks)
 	}

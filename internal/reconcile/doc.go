@@ -40,6 +40,7 @@ const (
 	identityIDs = 16 * windowIDs // and in one that reads identities
 	groupSpan   = 8 * windowIDs  // ids that are looked at again together
 	mostListed  = 10_000         // events that a result names
+	mostLetters = 1000           // dead letters among them
 	mostRuns    = 50_000         // runs that are remembered before they are looked up
 	runsAtOnce  = 1000           // in one lookup
 )

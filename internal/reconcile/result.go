@@ -32,7 +32,7 @@ type BrokenRun struct {
 }
 
 // Result is the outcome of a comparison. Counts are exact; Findings and Broken
-// name the first ten thousand of each.
+// name the first ten thousand of each, dead letters the first thousand.
 type Result struct {
 	Events   int64 // of the source, compared
 	Copies   int64 // of the sink, within the ids compared
@@ -72,6 +72,9 @@ func (r *Result) Clean() bool {
 }
 
 func (r *Result) find(id exporter.Identity, verdict string) {
+	if verdict == DeadLetter && r.DeadLetters > mostLetters {
+		return // they are listed elsewhere, and leave no room for what is not
+	}
 	if len(r.Findings) < mostListed {
 		r.Findings = append(r.Findings, Finding{id, verdict})
 	}
