@@ -100,7 +100,6 @@ func TestBackfillKilledAtRandom(t *testing.T) {
 // What both the consumer and a backfill of it have sent is one event to
 // whoever looks at identities.
 func TestBackfillOverlapsWithLive(t *testing.T) {
-	t.Parallel()
 	const events = 3000
 	ask := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history"}
 	run := func(t *testing.T, s *site) int {

@@ -85,7 +85,7 @@ func (p *process) showStatus(ctx context.Context, s *cursor.Store, db DatabaseCo
 		r = ratesOf(ctx, t, r)
 	}
 	if r.Unknown != nil {
-		return fmt.Errorf("read the state: %s", r.Unknown.Error)
+		return fmt.Errorf("read the state: %w", r.Unknown.err)
 	}
 	sayUnknown(p.stderr, &r)
 	if len(r.HeldBy) > 0 {

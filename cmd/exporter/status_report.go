@@ -38,6 +38,8 @@ type processReport struct {
 type unknownReport struct {
 	Error string     `json:"error"`
 	Since *time.Time `json:"since,omitempty"` // when it was last known; absent when this process never knew
+
+	err error
 }
 
 // sourceBound is the Docket that the exporter's tables belong to.

@@ -53,7 +53,7 @@ func (t *teller) tell(ctx context.Context) statusReport {
 	r := t.shown
 	if reading.Err != nil {
 		r.Consumers, r.Backfills = nil, nil
-		r.Unknown = &unknownReport{Error: t.explain(t.db.Export, reading.Err), Since: timeOf(reading.At)}
+		r.Unknown = t.unknown(t.db.Export, reading.Err, reading.At)
 	}
 	r.At, r.Process, r.Retention = reading.At.UTC(), t.process, t.kept()
 	if t.guard != nil {
@@ -108,7 +108,7 @@ func (t *teller) report(ctx context.Context, s *observed, known time.Time) consu
 	r := reportOf(&s.Status, t.db)
 	r.setLag(&s.Lag, t.observer.watch.Retention())
 	if s.Err != nil {
-		r.LagUnknown = &unknownReport{Error: t.explain(t.db.Docket, s.Err), Since: timeOf(known)}
+		r.LagUnknown = t.unknown(t.db.Docket, s.Err, known)
 	}
 	if r.Losses > 0 {
 		list, err := t.observer.store.Losses(ctx, r.Consumer, true)
@@ -188,12 +188,13 @@ func (t *teller) kept() retentionReport {
 	return r
 }
 
-// explain says what went wrong with a database, without its secrets.
-func (t *teller) explain(url DatabaseURL, err error) string {
+// unknown says why something is not known, and when it last was.
+func (t *teller) unknown(url DatabaseURL, err error, known time.Time) *unknownReport {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = explainConnect(url, err)
 	}
-	return oneLine(err.Error())
+	err = explainDatabase(err)
+	return &unknownReport{Error: oneLine(err.Error()), Since: timeOf(known), err: err}
 }
 
 func timeOf(at time.Time) *time.Time {
