@@ -32,12 +32,12 @@ demo: ## export from a private PostgreSQL to files, with a verdict at the end (D
 	@exec bin/exporter demo
 
 .PHONY: setup
-setup: ## install what the tests need: PostgreSQL, PgBouncer, a C compiler, unshare
+setup: ## install what the tests need: PostgreSQL, PgBouncer, ClickHouse, Prometheus, Chromium, a C compiler, unshare
 	tools/setup.sh all
 
 .PHONY: test
 test: setup ## run all tests with the race detector (ROUNDS of crashes, TESTFLAGS)
-	CGO_ENABLED=1 go test -race -timeout 30m $(TESTFLAGS) ./...
+	CGO_ENABLED=1 go test -race -parallel 4 -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: fuzz
 fuzz: ## fuzz the decoder of Docket's rows for FUZZTIME per target
@@ -54,12 +54,13 @@ bench: ## measure rate, processor time, memory, latency, idle cost and sinks bes
 	@exec bin/bench
 
 .PHONY: soak
-soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED); then freeze ClickHouse (CLICKHOUSE_PAUSE), then repeat the failures of docs/failure-table.md, which takes hours (SOAK_ROUNDS)
+soak: ## run two replicas for minutes while everything around them fails, and compare table and files (SOAK_MINUTES, SOAK_RATE, SOAK_SEED); then freeze ClickHouse (CLICKHOUSE_PAUSE), kill webhook senders and receiver (WEBHOOK_SOAK_SECONDS), then repeat the failures of docs/failure-table.md, which takes hours (SOAK_ROUNDS)
 	@tools/setup.sh postgres clickhouse chdb
 	@$(MAKE) --no-print-directory build
 	@go build -o bin/soak ./internal/soak
 	@bin/soak
 	@CLICKHOUSE_PAUSE=$${CLICKHOUSE_PAUSE:-1m} go test -count 1 -timeout 30m -run '^TestClickHouseFailsInMidInsert$$' ./cmd/exporter
+	@WEBHOOK_SOAK_SECONDS=$${WEBHOOK_SOAK_SECONDS:-120} WEBHOOK_SOAK_EVENTS=$${WEBHOOK_SOAK_EVENTS:-20000} go test -count 1 -timeout 30m -run '^TestWebhookEffectsOnceWhateverIsKilled$$' ./cmd/exporter
 	@ROUNDS=$(SOAK_ROUNDS) go test -count 1 -timeout 0 -run '$(FAILURES)' ./cmd/exporter
 
 .PHONY: lint
@@ -85,6 +86,7 @@ tidy-check: ## check that go.mod and go.sum list what is used, and nothing else
 .PHONY: docs
 docs: ## write the generated documents
 	go test ./cmd/exporter -run 'ConfigurationDocument|MetricsDocument' -update
+	go test ./internal/dashboard -update
 
 .PHONY: clean
 clean: ## remove what building and the demo leave behind
