@@ -104,6 +104,9 @@ func compare(ctx context.Context, s *cursor.Store, pool *pgxpool.Pool, db Databa
 		return nil, explainDatabase(err)
 	}
 	for i := range list {
+		if list[i].Finished != nil {
+			continue // a backfill that reads nothing any more
+		}
 		one, err := inspect(ctx, s, pool, db, retention, &list[i])
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", list[i].Name, explainDatabase(err))

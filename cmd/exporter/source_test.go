@@ -98,12 +98,14 @@ func TestRestoredDump(t *testing.T) {
 }
 
 // A table that was made again while no exporter ran pauses the consumer, also
-// after a person has let it go on, until the source is adopted.
+// after a person has let it go on, until the source is adopted. A backfill that
+// has ended has no part in it.
 func TestTableMadeAgain(t *testing.T) {
 	s := newSite(t)
 	s.apart()
 	s.insert("r", 3)
 	command(t, s.env, "run", "--once").want(t, exitOK)
+	command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--to", "id:2", "--name", "history").want(t, exitOK, "is finished")
 	dump := postgresProgram(t, nil, "pg_dump", "--schema=public", "-d", s.dsn)
 	pgtest.Exec(t, s.pool, "DROP SCHEMA public CASCADE")
 	postgresProgram(t, dump, "psql", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", "-d", s.dsn)
@@ -124,5 +126,8 @@ func TestTableMadeAgain(t *testing.T) {
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	s.wantDelivered("analytics", "r", 4)
 	command(t, s.env, "source", "show", "--json").want(t, exitOK, `"later_rows": 0`)
+	if r := command(t, s.env, "source", "show"); strings.Contains(r.stdout, "history") {
+		t.Errorf("a backfill that reads nothing any more:\n%s", r.stdout)
+	}
 	command(t, s.env, "source", "adopt", "--consumer", "nobody", "--reason", "r").want(t, exitUsage, "no consumer nobody")
 }
