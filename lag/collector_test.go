@@ -105,6 +105,7 @@ func TestSeries(t *testing.T) {
 			{UID: "2", Name: "done", HighID: 73, OldestHole: new(time.Duration), Owned: true, Backlog: &lag.Backlog{Now: now, Exact: true}},
 			{UID: "3", Name: "far", HighID: 1, Paused: "sink", Unowned: minute, Backlog: &lag.Backlog{Now: now, Events: 500_000}},
 			{UID: "4", Name: "unread", HighID: 9, OpenHoles: 1},
+			{UID: "5", Name: "again", Backfill: true, Unowned: minute, Backlog: &lag.Backlog{Now: now, Events: 3, Exact: true, Oldest: now.Add(-59 * time.Minute)}},
 		}}
 		want := map[string]float64{
 			"lag_events{behind}": 3, "lag_exact{behind}": 1, "lag_seconds{behind}": 90, "headroom_seconds{behind}": 3510, "headroom_ratio{behind}": 0.975,
@@ -115,10 +116,12 @@ func TestSeries(t *testing.T) {
 			"lag_events{done}": 0, "lag_exact{done}": 1, "lag_seconds{done}": 0, "headroom_seconds{done}": 3600, "headroom_ratio{done}": 1,
 			"position_high_id{done}": 73, "oldest_hole_seconds{done}": 0, "consumer_owned{done}": 1,
 
+			"lag_events{again}": 3, "lag_exact{again}": 1, "lag_seconds{again}": 3540, // but no deadline, and nobody need own it
+
 			"lag_events{far}": 500_000, "lag_exact{far}": 0, // its oldest event was not found
 			"position_high_id{far}": 1, "consumer_paused{far}": 1, "consumer_paused_reason{far,sink}": 1, "unowned_seconds{far}": 60,
 
-			"position_high_id{unread}": 9, "open_holes{unread}": 1,
+			"position_high_id{again}": 0, "position_high_id{unread}": 9, "open_holes{unread}": 1,
 			"retention_seconds": 3600,
 		}
 		for _, c := range s.consumers { // what a consumer's row always tells
@@ -128,6 +131,7 @@ func TestSeries(t *testing.T) {
 				}
 			}
 		}
+		delete(want, "unowned_seconds{again}")
 		newScraper(t, s, time.Hour, nil).want(want)
 	})
 }

@@ -16,6 +16,7 @@ import "time"
 // Ages are as of that reading; nil ones are unknown.
 type Consumer struct {
 	UID, Name string
+	Backfill  bool // it sends a part of the history again, and ends
 
 	HighID     int64          // the id up to which everything is done, but for open ids
 	OpenHoles  int            // ranges of open ids at or below HighID
@@ -65,8 +66,9 @@ func (b *Backlog) Age() (age time.Duration, known bool) {
 
 // Headroom returns how long until a retention reaches the oldest undelivered
 // event. It is negative where the event has outlived it, and unknown where the
-// age is, or without a retention (0).
-func (b *Backlog) Headroom(retention time.Duration) (left time.Duration, known bool) {
-	age, known := b.Age()
-	return retention - age, known && retention > 0
+// age is, or without a retention (0). A backfill has none: what it reads is about
+// to be pruned by nature, and was there to be delivered once before.
+func (c *Consumer) Headroom(retention time.Duration) (left time.Duration, known bool) {
+	age, known := c.Backlog.Age()
+	return retention - age, known && retention > 0 && !c.Backfill
 }

@@ -29,11 +29,14 @@ func TestAgeAndHeadroom(t *testing.T) {
 			if age, known := c.backlog.Age(); known != c.known || known && age != c.age {
 				t.Errorf("age %v, %v; want %v, %v", age, known, c.age, c.known)
 			}
-			if left, known := c.backlog.Headroom(retention); known != c.known || known && left != c.left {
+			if left, known := (&lag.Consumer{Backlog: c.backlog}).Headroom(retention); known != c.known || known && left != c.left {
 				t.Errorf("headroom %v, %v; want %v, %v", left, known, c.left, c.known)
 			}
-			if left, known := c.backlog.Headroom(0); known {
+			if left, known := (&lag.Consumer{Backlog: c.backlog}).Headroom(0); known {
 				t.Errorf("headroom %v without a retention", left)
+			}
+			if left, known := (&lag.Consumer{Backfill: true, Backlog: c.backlog}).Headroom(retention); known {
+				t.Errorf("headroom %v of a backfill", left)
 			}
 		})
 	}

@@ -80,7 +80,9 @@ func (s series) consumer(ch chan<- prometheus.Metric, c *Consumer, retention tim
 	sendAge("oldest_hole_seconds", c.OldestHole)
 	send("consumer_owned", oneIf(c.Owned))
 	send("consumer_epoch", float64(c.Epoch))
-	sendAge("unowned_seconds", &c.Unowned)
+	if !c.Backfill { // it may wait for its turn, or for whoever began it
+		sendAge("unowned_seconds", &c.Unowned)
+	}
 	send("consumer_paused", oneIf(c.Paused != ""))
 	if c.Paused != "" {
 		s.send(ch, "consumer_paused_reason", 1, c.Name, c.Paused)
@@ -99,7 +101,7 @@ func (s series) consumer(ch chan<- prometheus.Metric, c *Consumer, retention tim
 	if age, known := c.Backlog.Age(); known {
 		send("lag_seconds", age.Seconds())
 	}
-	if left, known := c.Backlog.Headroom(retention); known {
+	if left, known := c.Headroom(retention); known {
 		send("headroom_seconds", left.Seconds())
 		send("headroom_ratio", left.Seconds()/retention.Seconds())
 	}

@@ -85,9 +85,12 @@ func (w *Watch) foresee(consumers []Consumer) {
 		if c.Backlog == nil {
 			continue
 		}
-		to := sampleOf(c)
+		to, kept := sampleOf(c), w.retention
+		if c.Backfill {
+			kept = 0 // no retention threatens it
+		}
 		if from, ok := r.add(to); ok {
-			c.Forecast = forecast(from, to, c.Filtered, w.retention)
+			c.Forecast = forecast(from, to, c.Filtered, kept)
 		}
 	}
 	w.rings = rings // those of removed consumers end

@@ -142,7 +142,7 @@ func (g *guard) step(ctx context.Context, now time.Time) {
 // leastHeadroom returns the consumer whose next event is deleted first.
 func leastHeadroom(consumers []lag.Consumer, kept time.Duration) (name string, least time.Duration, known bool) {
 	for i := range consumers {
-		left, ok := consumers[i].Backlog.Headroom(kept)
+		left, ok := consumers[i].Headroom(kept)
 		if ok && (!known || left < least) {
 			name, least, known = consumers[i].Name, left, true
 		}

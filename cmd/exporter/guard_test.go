@@ -108,6 +108,39 @@ func TestGuardIsRefusedThroughAPooler(t *testing.T) {
 	command(t, s.env, "check").want(t, exitOK, "the pruner can be held off")
 }
 
+// A backfill reads what is pruned next by nature: the pruner is not held off
+// for it, and nobody is woken.
+func TestABackfillHasNoDeadline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.env["RETENTION_EVENTS"], s.env["RETENTION_GUARD"] = "1d", "hold"
+	s.insertAged("old", 1, 60, 23*time.Hour)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 60)
+	r := command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--detach", "--rate", "1/s")
+	r.want(t, exitOK)
+	name := begun(t, r)
+	pgtest.Until(t, 30*time.Second, "its lag", func() bool {
+		samples, _ := c.scrape()
+		return samples["lag_seconds{"+name+"}"] > (23*time.Hour).Seconds() && samples["drain_events_per_second{"+name+"}"] > 0
+	})
+	looked := time.Now()
+	pgtest.Until(t, 30*time.Second, "the guard to look", func() bool { return time.Since(looked) > 2*guardInterval })
+	samples, _ := c.scrape()
+	if wrong := samples.wrong(name, map[string]expect{
+		"headroom_seconds": absent, "headroom_ratio": absent, "loss_eta_seconds": absent, "unowned_seconds": absent, "since_progress_seconds": positive,
+	}); wrong != nil {
+		t.Error(wrong)
+	}
+	if wrong := samples.wrong("analytics", map[string]expect{"headroom_ratio": positive, "unowned_seconds": zero}); wrong != nil {
+		t.Error(wrong)
+	}
+	if samples["retention_guard_held"] != 0 || s.pass().Skipped {
+		t.Errorf("the pruner is held off for a backfill:\n%s", c.stderr)
+	}
+	c.kill()
+}
+
 func TestGuardConfiguration(t *testing.T) {
 	for _, x := range []struct {
 		env  []string

@@ -45,7 +45,7 @@ func (s *site) observe() lag.Consumer {
 func (s *site) headroom() (left time.Duration, at time.Time) {
 	s.t.Helper()
 	c := s.observe()
-	left, known := c.Backlog.Headroom(shortRetention)
+	left, known := c.Headroom(shortRetention)
 	if !known {
 		s.t.Fatalf("the headroom of %+v is unknown", c)
 	}

@@ -164,7 +164,7 @@ func consumerOf(k *cursor.Status, scope *cursor.Scope) lag.Consumer {
 		return &d
 	}
 	c := lag.Consumer{
-		UID: k.UID, Name: k.Name, HighID: k.Position.High, OpenHoles: len(k.Position.Holes),
+		UID: k.UID, Name: k.Name, Backfill: k.Kind == cursor.Backfill, HighID: k.Position.High, OpenHoles: len(k.Position.Holes),
 		Owned: k.LeaseLive, Epoch: k.Epoch, SincePoll: since(k.PolledAt), SinceProgress: since(progressAt(k)),
 		EventsAccepted: k.EventsAccepted, Filtered: scope.Filter == nil || !scope.Filter.All(),
 		DeadLettersOpen: k.DeadLettersOpen, DeadLettersHeld: k.DeadLettersHeld, DeadLetterOldest: since(k.DeadLetterOldest),

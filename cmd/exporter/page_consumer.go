@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/docket-exporter/exporter/cursor"
 )
 
 // figuresOf are what matters most of a consumer.
@@ -10,6 +12,9 @@ func figuresOf(r *consumerReport, kept retentionReport) []fact {
 	delivered := fact{Name: "Delivered", Value: grouped(r.EventsAccepted), More: "nothing yet"}
 	if r.AcceptedAt != nil {
 		delivered.More = "last " + ago(r.now, r.AcceptedAt)
+	}
+	if r.Kind == cursor.Backfill {
+		return []fact{behindFigure(r), rateFigure(r), delivered}
 	}
 	return []fact{behindFigure(r), headroomFigure(r, kept), rateFigure(r), delivered}
 }

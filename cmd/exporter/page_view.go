@@ -153,6 +153,9 @@ func guardText(g *guardStatus) string {
 }
 
 func consumerViewOf(r *consumerReport, kept retentionReport) consumerView {
+	if r.Kind == cursor.Backfill {
+		kept = retentionReport{} // no retention threatens it
+	}
 	v := consumerView{
 		ID: "consumer-" + r.Consumer, Name: r.Consumer, Condition: r.Condition, Words: upperFirst(r.Words),
 		Bar: barOf(r, kept), Figures: figuresOf(r, kept), Facts: consumerFacts(r), Notices: consumerNotices(r), Next: asSentences(r.Next),

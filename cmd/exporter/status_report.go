@@ -205,7 +205,7 @@ func (r *consumerReport) setLag(c *lag.Consumer, kept time.Duration) {
 	if age, known := b.Age(); known {
 		r.LagSeconds = seconds(age)
 	}
-	if left, known := b.Headroom(kept); known {
+	if left, known := c.Headroom(kept); known {
 		r.Headroom = seconds(left)
 		ratio := left.Seconds() / kept.Seconds()
 		r.Ratio = &ratio
