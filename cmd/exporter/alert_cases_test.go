@@ -58,6 +58,7 @@ var healthyFleet = struct{ databases, owner map[string]string }{
 		`events_accepted_total{consumer="feed"}`:                  "900+0" + forLong,
 		`late_rows_total{consumer="feed"}`:                        "0+0" + forLong,
 		`panics_total{consumer="feed"}`:                           "0+0" + forLong,
+		`sink_tls_unverified{consumer="feed"}`:                    "0+0" + forLong,
 		`last_successful_poll_timestamp_seconds{consumer="feed"}`: "0+30" + forLong,
 	},
 }
@@ -121,6 +122,7 @@ var alertCases = []alertCase{
 	{"a panic", map[string]string{`panics_total{consumer="feed"}`: "0+0x20 1+0" + forLong}, map[string]string{"10m": "", "11m": "Panics(feed)", "75m": ""}},
 	{"an old hole", map[string]string{`open_holes{consumer="feed"}`: "1+0" + forLong, `oldest_hole_seconds{consumer="feed"}`: "0+30" + forLong}, map[string]string{"10m": "", "12m": "HoleOld(feed)"}},
 	{"many holes", map[string]string{`open_holes{consumer="feed"}`: "1001+0" + forLong}, map[string]string{"4m": "", "6m": "ManyHoles(feed)"}},
+	{"a sink that is not verified", map[string]string{`sink_tls_unverified{consumer="feed"}`: "1+0" + forLong}, map[string]string{"30s": "", "2m": "SinkUnverified(feed)"}},
 	{"a loss", map[string]string{`losses_open{consumer="feed"}`: "0+0x20 1+0x20 0+0" + forLong}, map[string]string{"10m": "", "10m30s": "EventsLost(feed)", "21m": ""}},
 	{"another retention", map[string]string{`retention_mismatch`: "1+0" + forLong}, map[string]string{"14m": "", "16m": "RetentionMismatch()"}},
 	{"the guard is held", map[string]string{`retention_guard_held`: "1+0" + forLong}, map[string]string{"29m": "", "31m": "GuardHeld()"}},
