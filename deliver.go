@@ -159,7 +159,7 @@ func (d *delivery) finish() error {
 		if final(err) {
 			return err
 		}
-		if len(d.pending) < before {
+		if len(d.pending) < before && !errors.Is(err, errNamed) {
 			if d.failed > 0 {
 				d.Log.Info("the sink accepts again", "batch", d.batch.Number, "attempt", d.attempt-1)
 			}
@@ -172,7 +172,7 @@ func (d *delivery) finish() error {
 		if err := d.wait(err); err != nil {
 			return err
 		}
-		if refused != nil && d.whole && len(d.pending) == len(d.batch.Events) {
+		if refused != nil && d.whole && !d.took {
 			d.run.again = &d.again
 			return errReadAgain
 		}

@@ -327,3 +327,43 @@ func TestSweepDeliversLateRows(t *testing.T) {
 		}
 	})
 }
+
+// A row that appears at a dead id is not opened while a batch is in flight.
+func TestSweepWaitsForTheBatchInFlight(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.limit = 20
+		w.insert(event("a", 1))
+		w.rollback(w.begin(event("late", 1)))
+		dead := w.last
+		w.insert(event("a", 2))
+		if err := w.runFor(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.blind = true
+		r := event("poison", 1)
+		r.refused = true
+		w.insert(r)
+		poison := w.last
+		began := time.Now()
+		w.at = func(point string) error {
+			_, appeared := w.rows[dead]
+			_, there := w.rows[poison]
+			switch hours := time.Since(began).Hours(); {
+			case point != "poll":
+			case hours > 2 && !appeared:
+				late := event("late", 1)
+				late.ID = dead
+				w.rows[dead] = late
+			case hours > 3 && there:
+				delete(w.rows, poison)
+			case hours > 6 && w.last == poison:
+				w.insert(event("a", 3))
+			}
+			return nil
+		}
+		if err := w.runFor(12*time.Hour, slowPolls); err != nil {
+			t.Fatal(err)
+		}
+		w.checkComplete()
+	})
+}

@@ -22,8 +22,9 @@ const outage = 8
 // Poison or outage? While the sink accepts other events of the batch, the ones
 // it refuses alone become dead letters once the batch has had MaxAttempts. When
 // it accepts nothing at all, something else is wrong: sift returns the refusal,
-// and the batch waits.
+// and the batch waits. What was refused before that was over is asked once more.
 func (d *delivery) sift(refused *RefusedError) error {
+	outageOver := d.took || d.attempt == 2 // there was none before a first attempt
 	var stubborn, held []Event
 	suspects := d.pending
 	for len(suspects) > 0 {
@@ -49,7 +50,7 @@ func (d *delivery) sift(refused *RefusedError) error {
 	if len(stubborn) == 0 {
 		return nil
 	}
-	if limit := orElse(d.MaxAttempts, defaultMaxAttempts); !d.took || d.attempt <= limit {
+	if limit := orElse(d.MaxAttempts, defaultMaxAttempts); !outageOver || !d.took || d.attempt <= limit {
 		return refused
 	}
 	aside := make([]Rejection, len(stubborn))

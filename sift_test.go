@@ -68,6 +68,34 @@ func TestSinkThatRefusesEverythingIsAnOutage(t *testing.T) {
 	})
 }
 
+// An outage in which the sink refuses everything may end at any moment, also
+// while the one to blame is searched for: nothing is set aside for it.
+func TestOutageThatEndsAtAnyRequest(t *testing.T) {
+	for healthy := range 12 {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.limit = 20
+			for _, run := range []string{"a", "b", "c", "d", "e"} {
+				w.insert(event(run, 1))
+			}
+			asked := 0
+			w.at = func(point string) error {
+				if point == "deliver" {
+					if asked++; asked < 40+healthy {
+						return &exporter.RefusedError{Err: errDown, Class: "constraint"}
+					}
+				}
+				return nil
+			}
+			if err := w.runFor(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if w.checkComplete(); w.again() != 0 {
+				t.Errorf("in order from request %d on: %d taken again", 40+healthy, w.again())
+			}
+		})
+	}
+}
+
 // One event alone that the sink refuses may mean anything. It is told from an
 // outage as soon as there are others: they are read into its batch, also after
 // a crash.
@@ -95,6 +123,44 @@ func TestRefusedEventAloneWaitsForOthers(t *testing.T) {
 			t.Errorf("letters %v, %d taken again", ids(w.store.letters), w.again())
 		}
 	})
+}
+
+// What of its batch is set aside in any case does not keep a refused event from
+// being told from an outage.
+func TestRefusedAloneBesideWhatIsSetAside(t *testing.T) {
+	for name, change := range map[string]func(w *world, p *exporter.Pipeline){
+		"held":    func(w *world, p *exporter.Pipeline) { w.holding(p) },
+		"expired": func(_ *world, p *exporter.Pipeline) { p.MaxAge = 30 * time.Minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.limit = 20
+				bad := event("r", 1)
+				bad.poison = true
+				w.insert(bad)
+				with := func(p *exporter.Pipeline) { change(w, p) }
+				if err := w.runFor(time.Minute, with); err != nil {
+					t.Fatal(err)
+				}
+				w.blind = true
+				old, refused := event("r", 2), event("poison", 1)
+				old.OccurredAt, refused.OccurredAt, refused.refused = time.Now().Add(-time.Hour), time.Now(), true
+				w.insert(old, refused)
+				if err := w.runFor(10*time.Minute, with); err != nil {
+					t.Fatal(err)
+				}
+				other := event("other", 1)
+				other.OccurredAt = time.Now()
+				w.insert(other)
+				if err := w.runFor(10*time.Minute, with); err != nil {
+					t.Fatal(err)
+				}
+				if len(w.store.letters) != 3 || w.taken[4] != 1 || w.store.intent != nil {
+					t.Errorf("letters %v, taken %v, in flight %+v", ids(w.store.letters), w.taken, w.store.intent)
+				}
+			})
+		})
+	}
 }
 
 // The later events of a run wait until the refused one is decided.

@@ -14,9 +14,10 @@ func (r *run) deadAfter(b Batch) Ranges {
 }
 
 // sweep looks for rows that appeared after their ids were declared dead. No
-// correct writer makes such rows; one found is opened again and delivered.
+// correct writer makes such rows; one found is opened again and delivered. It
+// waits for a batch in flight, which was read without them and would pass them.
 func (r *run) sweep() error {
-	if len(r.dead) == 0 || time.Since(r.lastSweep) < orDefault(r.SweepInterval, time.Hour) {
+	if len(r.dead) == 0 || r.again != nil || time.Since(r.lastSweep) < orDefault(r.SweepInterval, time.Hour) {
 		return nil
 	}
 	var late Ranges
