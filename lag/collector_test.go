@@ -105,7 +105,7 @@ func TestSeries(t *testing.T) {
 			{UID: "2", Name: "done", HighID: 73, OldestHole: new(time.Duration), Owned: true, Backlog: &lag.Backlog{Now: now, Exact: true}},
 			{UID: "3", Name: "far", HighID: 1, Paused: "sink", Unowned: minute, Backlog: &lag.Backlog{Now: now, Events: 500_000}},
 			{UID: "4", Name: "unread", HighID: 9, OpenHoles: 1},
-			{UID: "5", Name: "again", Backfill: true, Unowned: minute, Backlog: &lag.Backlog{Now: now, Events: 3, Exact: true, Oldest: now.Add(-59 * time.Minute)}},
+			{UID: "5", Name: "again", Backfill: true, Unowned: minute, LossesOpen: 1, LostEvents: 5, Backlog: &lag.Backlog{Now: now, Events: 3, Exact: true, Oldest: now.Add(-59 * time.Minute)}},
 		}}
 		want := map[string]float64{
 			"lag_events{behind}": 3, "lag_exact{behind}": 1, "lag_seconds{behind}": 90, "headroom_seconds{behind}": 3510, "headroom_ratio{behind}": 0.975,
@@ -131,7 +131,9 @@ func TestSeries(t *testing.T) {
 				}
 			}
 		}
-		delete(want, "unowned_seconds{again}")
+		for _, name := range []string{"unowned_seconds", "losses_open", "lost_events_open"} {
+			delete(want, name+"{again}")
+		}
 		newScraper(t, s, time.Hour, nil).want(want)
 	})
 }

@@ -92,8 +92,10 @@ func (s series) consumer(ch chan<- prometheus.Metric, c *Consumer, retention tim
 	send("dead_letters_open", float64(c.DeadLettersOpen))
 	send("dead_letters_held", float64(c.DeadLettersHeld))
 	sendAge("dead_letter_oldest_seconds", c.DeadLetterOldest)
-	send("losses_open", float64(c.LossesOpen))
-	send("lost_events_open", float64(c.LostEvents))
+	if !c.Backfill { // the pruner is close behind it by nature
+		send("losses_open", float64(c.LossesOpen))
+		send("lost_events_open", float64(c.LostEvents))
+	}
 	if c.Backlog != nil {
 		send("lag_events", float64(c.Backlog.Events))
 		send("lag_exact", oneIf(c.Backlog.Exact))

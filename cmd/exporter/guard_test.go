@@ -141,6 +141,29 @@ func TestABackfillHasNoDeadline(t *testing.T) {
 	c.kill()
 }
 
+// What the pruner takes before a backfill comes is recorded; it neither stops
+// the backfill nor wakes anybody.
+func TestThePrunerOvertakesABackfill(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.env["RETENTION_EVENTS"], s.env["CONSUMER_ANALYTICS_ON_LOSS"] = "1d", "halt"
+	s.insertAged("old", 1, 300, day-4*time.Second)
+	s.insertAged("new", 1, 80, time.Hour)
+	c := start(t, s.env, "", "run")
+	s.await("analytics", 380)
+	name := begun(t, command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--detach", "--rate", "20/s"))
+	pgtest.Until(t, 30*time.Second, "the backfill to begin", func() bool { return len(s.lines(name)) > 20 })
+	pgtest.Until(t, 30*time.Second, "the pruner to overtake it", func() bool { return s.pass().Events > 0 })
+	pgtest.Until(t, 30*time.Second, "its loss", func() bool { return s.status(name).Losses == 1 })
+	samples, _ := c.scrape()
+	if wrong := samples.wrong(name, map[string]expect{"losses_open": absent, "lost_events_open": absent, "consumer_paused": zero}); wrong != nil {
+		t.Error(wrong)
+	}
+	pgtest.Until(t, 30*time.Second, "the rest", func() bool { return s.status(name).Finished != nil })
+	command(t, s.env, "cursor", "losses", name).want(t, exitOK, "events are kept for 1d")
+	c.kill()
+}
+
 func TestGuardConfiguration(t *testing.T) {
 	for _, x := range []struct {
 		env  []string

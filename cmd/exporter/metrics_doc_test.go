@@ -38,8 +38,8 @@ process says the same: take ` + "`max by (consumer)`" + `. What was read is show
 What is unknown has no sample; it is never 0. When Docket's database does not
 answer, the lag, the headroom and the rates are missing; when the exporter's own
 does not, all of it is but ` + "`lag_collected_timestamp_seconds`" + `. Rates come with the
-second reading. A backfill has no headroom, no loss_eta_seconds and no
-unowned_seconds; once it is finished it has no samples.
+second reading. A backfill has no headroom, no loss_eta_seconds, no losses and
+no unowned_seconds; once it is finished it has no samples.
 
 Ages of events are taken on the clock of Docket's database, the others on that of
 the exporter's own.
