@@ -363,7 +363,14 @@ func TestDecidedLetterIsOpenedAgain(t *testing.T) {
 	must(t, f.Set(t.Context(), "feed", exporter.Position{}, false, "eve", "the table was truncated"))
 	c, _ = f.claim("b")
 	letters[2].Class, letters[2].Reason = "too_large", "another word"
+	letters[0].Event.Type, letters[0].Event.EncodedPayload = "run_failed", []byte{131, 97, 7} // after a restore, say
+	f.exec("UPDATE {dead_letters} SET first_at = first_at - interval '1 day'")
 	must(t, pass(t, c, letters...))
+	d, _, err := f.DeadLetter(t.Context(), f.idOf("r", 1))
+	must(t, err)
+	if d.Event.Type != "run_failed" || string(d.Event.EncodedPayload) != "\x83a\x07" || time.Since(d.FirstAt) > time.Hour { // it counts for the breaker and ages anew
+		t.Errorf("the opened letter holds what was there before: %+v", d)
+	}
 	for _, want := range []struct {
 		run   string
 		seq   int64

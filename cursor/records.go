@@ -61,7 +61,8 @@ func (c *Cursor) queueDeadLetter(b *pgx.Batch, d *exporter.DeadLetter, state str
 
 // The consumer's present name is read in the statement, since a rename may
 // have come between. An event that is there already was passed before a person
-// moved the position back: undecided it stays as it is, decided it is open again.
+// moved the position back: undecided it stays as it is, decided it is open again,
+// as it is now: after a restore its identity may be that of another event.
 // One that had expired begins to hold its run when it is refused now.
 const insertDeadLetter = `
 INSERT INTO {dead_letters} AS d (consumer_uid, consumer, event_id, run_id, seq, type, step, node_id, channel_id, task_id,
@@ -71,8 +72,11 @@ SELECT c.uid, c.name, $2::bigint, $3::text, $4::bigint, $5::text, $6::integer, $
        $18::bigint, $19::text, $20::text, $21::integer, $22::text
   FROM {consumers} c WHERE c.uid = $1::text::uuid
 ON CONFLICT (consumer_uid, idempotency_key) DO UPDATE
-   SET batch = excluded.batch, class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
-       state = excluded.state, last_error = NULL, claimed_by = NULL, claimed_until = NULL, changed_at = clock_timestamp()
+   SET type = excluded.type, step = excluded.step, node_id = excluded.node_id, channel_id = excluded.channel_id, task_id = excluded.task_id,
+       tenant_id = excluded.tenant_id, graph_id = excluded.graph_id, graph_hash = excluded.graph_hash,
+       payload = excluded.payload, metadata = excluded.metadata, occurred_at = excluded.occurred_at, inserted_at = excluded.inserted_at,
+       batch = excluded.batch, class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
+       state = excluded.state, first_at = excluded.first_at, last_error = NULL, claimed_by = NULL, claimed_until = NULL, changed_at = clock_timestamp()
  WHERE d.state NOT IN ('open', 'held') OR d.class = 'expired' AND excluded.class <> 'expired'`
 
 func nullable(t exporter.Text) *string {
