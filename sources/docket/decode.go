@@ -92,7 +92,20 @@ func (s *Source) texts(e *exporter.Event, v [][]byte) {
 type arena struct {
 	chunks [][]byte // the last one is being filled
 	spare  [][]byte // emptied by reset
+	shown  map[rendering][]byte
 }
+
+// rendering tells a small term and how it is rendered. The same few come again
+// and again: an arena with a map of them renders each once.
+type rendering struct {
+	by   *etf.Decoder
+	term string
+}
+
+const (
+	smallTerm = 128  // bytes
+	mostShown = 4096 // renderings that are kept
+)
 
 // An arena is made of chunks of this size; a larger piece has one of its own,
 // which is let go at the next reset.
@@ -137,9 +150,21 @@ func (a *arena) copy(b []byte) []byte { return a.keep(append(a.reserve(len(b)), 
 // render decodes src into the arena; JSON that outgrows the reserve moves to
 // memory of its own.
 func (a *arena) render(d *etf.Decoder, src []byte) ([]byte, error) {
+	keep := a.shown != nil && len(src) <= smallTerm
+	if keep {
+		if out, ok := a.shown[rendering{d, string(src)}]; ok {
+			return out, nil
+		}
+	}
 	out, err := d.AppendJSON(a.reserve(len(src)+len(src)/4+256), src)
 	if err != nil {
 		return nil, err
+	}
+	if keep {
+		if len(a.shown) == mostShown {
+			clear(a.shown)
+		}
+		a.shown[rendering{d, string(src)}] = slices.Clone(out)
 	}
 	return a.keep(out), nil
 }

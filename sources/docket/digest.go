@@ -1,6 +1,7 @@
 package docket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,12 +58,14 @@ func (s *Source) Scan(ctx context.Context, ids exporter.Range, at exporter.Posit
 // ErrScanTooLong says that a scan took longer than a statement may.
 var ErrScanTooLong = errors.New("the scan took too long")
 
-// Scan looks for the last checkpoint of a run in the encoded metadata, whose
-// map holds this key and this value side by side.
-const terminalCheckpoint = `e.type = 'checkpoint_committed' AND position('\x` +
-	`6d00000010` + `77616b655f646973706f736974696f6e` + // wake_disposition
-	`6d00000008` + `7465726d696e616c` + // terminal
-	`'::bytea IN e.metadata) > 0`
+// The last checkpoint of a run is told by its encoded metadata, whose map holds
+// this key and this value side by side.
+const (
+	checkpoint = "checkpoint_committed"
+	terminal   = "m\x00\x00\x00\x10wake_disposition" + "m\x00\x00\x00\x08terminal"
+)
+
+var terminalCheckpoint = fmt.Sprintf(`e.type = '%s' AND position('\x%x'::bytea IN e.metadata) > 0`, checkpoint, terminal)
 
 func (s *Source) scanStatement(ids exporter.Range, content, joined bool, found runs, visit func(*Scanned) error) statement {
 	condition, patterns := s.filters.condition(3)
@@ -78,7 +81,7 @@ func (s *Source) scanStatement(ids exporter.Range, content, joined bool, found r
 		sql = `SELECT p.id, true, p.keep, p.run_id, p.seq, p.type, p.step, p.node_id, p.channel_id, p.task_id,
 			p.tenant_id, p.graph_id, p.graph_hash, p.occurred_at, p.inserted_at,
 			CASE WHEN p.keep THEN p.payload END, CASE WHEN p.keep THEN p.metadata END, p.terminal
-			FROM (SELECT e.*, ` + condition + ` AS keep, ` + columns + `, ` + terminalCheckpoint + ` AS terminal`
+			FROM (SELECT e.*, ` + condition + ` AS keep, ` + columns + `, CASE WHEN NOT (` + condition + `) THEN ` + terminalCheckpoint + ` END AS terminal`
 	}
 	sql += ` FROM ` + s.table.events + ` e` + join + ` WHERE e.id BETWEEN $1::int8 AND $2::int8`
 	if content {
@@ -89,10 +92,9 @@ func (s *Source) scanStatement(ids exporter.Range, content, joined bool, found r
 		st.values, st.types = append(st.values, []byte(p)), append(st.types, pgtype.TextArrayOID)
 	}
 	st.read = func(rr *pgconn.ResultReader) error {
-		var pieces arena
 		var row Scanned
 		for rr.NextRow() {
-			if err := s.scanRow(&row, rr.Values(), content, joined, found, &pieces); err != nil {
+			if err := s.scanRow(&row, rr.Values(), content, joined, found); err != nil {
 				_, _ = rr.Close()
 				return err
 			}
@@ -111,22 +113,24 @@ func scanned(ids exporter.Range) [][]byte {
 	return [][]byte{strconv.AppendInt(nil, ids.Lo, 10), strconv.AppendInt(nil, ids.Hi, 10)}
 }
 
-func (s *Source) scanRow(row *Scanned, v [][]byte, content, joined bool, found runs, pieces *arena) error {
+func (s *Source) scanRow(row *Scanned, v [][]byte, content, joined bool, found runs) error {
 	run, seq, keep := 1, 2, 3
 	if content {
 		keep, run, seq = 2, 3, 4
 	}
-	*row = Scanned{Kept: boolAt(v[keep]), Terminal: boolAt(v[len(v)-1])}
+	*row = Scanned{Kept: boolAt(v[keep])}
 	if !content || !row.Kept {
+		row.Terminal = boolAt(v[len(v)-1])
 		row.Event.ID, row.Event.RunID, row.Event.Seq = int8At(v[0]), string(v[run]), int8At(v[seq])
 		return nil
 	}
-	pieces.reset()
-	rejection, err := s.decode(&row.Event, v, pieces)
+	s.scanned.reset()
+	rejection, err := s.decode(&row.Event, v, &s.scanned)
 	if err != nil {
 		return err
 	}
 	row.Poison = rejection != nil
+	row.Terminal = row.Event.Type == checkpoint && bytes.Contains(v[16], []byte(terminal))
 	if r := found[row.Event.RunID]; r != nil && !joined {
 		row.Event.TenantID, row.Event.GraphID, row.Event.GraphHash = r.tenantID, r.graphID, r.graphHash
 	}

@@ -74,6 +74,7 @@ type Source struct {
 	memory  [2]memory // of the last two batches, in turns
 	turn    int
 	scratch []byte
+	scanned arena // of one row
 }
 
 var _ exporter.Source = (*Source)(nil)
@@ -94,7 +95,7 @@ func New(pool *pgxpool.Pool, o Options) *Source {
 	s := &Source{
 		pool: pool, losses: losses{LossRule: o.Loss, told: o.Retention}, schema: o.Schema, system: o.System, retention: o.Retention, filters: o.Filters, limits: o.Limits, timeout: o.StatementTimeout,
 		payload: etf.Decoder{Keys: o.PayloadKeys}, noPayload: o.NoPayload, patience: 200 * time.Millisecond,
-		seen: o.Seen, mark: o.Mark, unverified: true,
+		seen: o.Seen, mark: o.Mark, unverified: true, scanned: arena{shown: map[rendering][]byte{}},
 	}
 	if o.Seen != nil {
 		s.system = o.Seen.System
