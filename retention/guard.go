@@ -76,12 +76,13 @@ func (g *Guard) Step(now time.Time, least time.Duration, known bool) (hold bool)
 	return g.state == GuardWanted || g.state == GuardHeld
 }
 
-// Held says that the hold that Step wanted is had.
-func (g *Guard) Held(now time.Time) {
+// Held says that the hold that Step wanted is had, and for how long the pruner
+// was held off by others already: the longest hold is that of all together.
+func (g *Guard) Held(now time.Time, already time.Duration) {
 	if g.state == GuardWanted {
 		g.enter(GuardHeld, now)
-		if g.began.IsZero() {
-			g.began = now
+		if began := now.Add(-already); g.began.IsZero() || began.Before(g.began) {
+			g.began = began
 		}
 	}
 }

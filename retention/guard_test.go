@@ -68,7 +68,7 @@ func TestGuard(t *testing.T) {
 				hold := g.Step(at, s.headroom, s.headroom != unknown)
 				switch s.event {
 				case "held":
-					g.Held(at)
+					g.Held(at, 0)
 				case "lost":
 					g.Lost(at)
 				}
@@ -85,9 +85,51 @@ func TestACaughtUpConsumerEndsAHold(t *testing.T) {
 	for _, below := range []time.Duration{time.Minute, 5 * time.Hour, 9*time.Hour + 59*time.Minute} {
 		g := retention.NewGuard(retention.GuardRule{Below: below, Retention: 10 * time.Hour, Max: time.Hour})
 		g.Step(now, below-time.Second, true)
-		g.Held(now)
+		g.Held(now, 0)
 		if g.Step(now.Add(time.Second), 10*time.Hour, true) {
 			t.Errorf("held at full headroom, below %v", below)
 		}
+	}
+}
+
+// Replicas that began apart leave the pruner its time all the same.
+func TestReplicasHoldNoLongerThanOne(t *testing.T) {
+	starts := []time.Duration{0, 30 * time.Minute, 59 * time.Minute}
+	guards := make([]*retention.Guard, len(starts))
+	since := make([]time.Time, len(starts)) // of each hold
+	var held, longest, free time.Duration
+	for passed := time.Duration(0); passed < 10*rule.Max; passed += time.Minute {
+		at, oldest := now.Add(passed), now.Add(passed)
+		for _, s := range since {
+			if !s.IsZero() && s.Before(oldest) {
+				oldest = s
+			}
+		}
+		any := false
+		for i, start := range starts {
+			if passed < start {
+				continue
+			}
+			if guards[i] == nil {
+				guards[i] = retention.NewGuard(rule)
+			}
+			switch hold := guards[i].Step(at, time.Hour, true); {
+			case !hold:
+				since[i] = time.Time{}
+			case since[i].IsZero():
+				since[i] = at
+				guards[i].Held(at, at.Sub(oldest))
+			}
+			any = any || !since[i].IsZero()
+		}
+		if any {
+			held += time.Minute
+			longest = max(longest, held)
+		} else {
+			held, free = 0, free+time.Minute
+		}
+	}
+	if longest > rule.Max+time.Minute || free < 4*rule.Max {
+		t.Errorf("held off for %v at a time, want %v; let work for %v of %v", longest, rule.Max, free, 10*rule.Max)
 	}
 }

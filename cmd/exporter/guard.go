@@ -164,10 +164,14 @@ func (g *guard) take(ctx context.Context, now time.Time, consumer string, least 
 			"headroom", retention.Format(least), "err", err, "hint", "DOCKET_DIRECT_URL must lead to Docket's database without a pooler or proxy in between")
 		return
 	}
+	already, err := hold.Already(ctx)
+	if err != nil {
+		g.log.Debug("the longest hold is counted from now", "err", err)
+	}
 	g.hold = hold
 	g.refuse("")
 	g.mu.Lock()
-	g.state.Held(now)
+	g.state.Held(now, already)
 	g.heldSince = now
 	g.mu.Unlock()
 	g.log.Warn("holding Docket's pruner off: all pruning of the schema pauses, of events, finished runs and graphs",

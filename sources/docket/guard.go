@@ -132,6 +132,19 @@ func (h *PrunerHold) Check(ctx context.Context) error {
 	return nil
 }
 
+// Already returns for how long sessions of the same application name have held
+// the pruner off before this one; 0 where none has, or our role may not see it.
+func (h *PrunerHold) Already(ctx context.Context) (time.Duration, error) {
+	var us int64
+	err := h.conn.QueryRow(ctx, `SELECT coalesce(max(extract(epoch FROM me.backend_start - a.backend_start) * 1e6), 0)::int8
+		FROM pg_stat_activity me, pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE me.pid = pg_backend_pid() AND a.application_name = me.application_name AND l.mode = 'ShareLock' AND `+ofPruner, h.schema).Scan(&us)
+	if err != nil {
+		return 0, fmt.Errorf("look who else holds the pruner off: %w", err)
+	}
+	return time.Duration(max(us, 0)) * time.Microsecond, nil
+}
+
 // ofPruner is the pruner's lock among pg_locks l.
 const ofPruner = `l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 	AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -56,6 +56,12 @@ func TestAHoldKeepsThePrunerOff(t *testing.T) {
 	if err := first.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if before, err := first.Already(t.Context()); err != nil || before != 0 {
+		t.Errorf("held off for %v before the first, %v", before, err)
+	}
+	if before, err := second.Already(t.Context()); err != nil || before <= 0 || before > time.Minute {
+		t.Errorf("held off for %v before the second, %v", before, err)
+	}
 	if holders, err := docket.PrunerHolders(t.Context(), s.Conn, "public"); err != nil || len(holders) != 3 || holders[0].Application != "guard" || holders[0].Since.IsZero() {
 		t.Errorf("holders %+v, %v", holders, err)
 	}
