@@ -70,8 +70,12 @@ type alertCase struct {
 	firing  map[string]string // by time: alerts in the form "Name(feed)" or "Name(feed, reason)"
 }
 
-// wholeFleet is a change of every series.
-const wholeFleet = "*"
+// wholeFleet is a change of every series, and otherReplica begins one of the
+// second replica alone.
+const (
+	wholeFleet   = "*"
+	otherReplica = "b:9464 "
+)
 
 const (
 	unreadableSeries = `retries_total{consumer="feed",reason="read"}`
@@ -99,6 +103,9 @@ var alertCases = []alertCase{
 	}},
 	{"a short dip of the headroom", map[string]string{ratioSeries: "1+0x20 0.1 1+0" + forLong}, map[string]string{"10m30s": "", "11m": "", "13m": ""}},
 	{"the rates lead to a loss", map[string]string{ratioSeries: "0.45+0" + forLong, etaSeries: "14000+0" + forLong}, map[string]string{"4m": "HeadroomLow(feed)", "7m": "HeadroomLow(feed) LossNear(feed)"}},
+	{"another process was told a longer retention", map[string]string{
+		ratioSeries: "0.1+0" + forLong, etaSeries: "1000+0" + forLong, otherReplica + ratioSeries: "0.95+0" + forLong, otherReplica + etaSeries: "Inf+0" + forLong,
+	}, map[string]string{"3m": "HeadroomCritical(feed) HeadroomLow(feed)", "7m": "HeadroomCritical(feed) HeadroomLow(feed) LossNear(feed)"}},
 	{"a retention below four hours, and no hurry", map[string]string{ratioSeries: "0.95+0" + forLong, etaSeries: "7000+0" + forLong}, map[string]string{"30m": ""}},
 	{"behind and still", map[string]string{eventsSeries: "50+0" + forLong, progressSeries: "0+30" + forLong}, map[string]string{"10m": "", "13m": "NoProgress(feed)"}},
 	{"nothing to do and no progress known", map[string]string{progressSeries: "0+30" + forLong}, map[string]string{"30m": ""}},
@@ -183,8 +190,10 @@ func (c alertCase) test() yaml.MapSlice {
 	var series []map[string]string
 	end := c.end()
 	add := func(name, values, instance string) {
-		if v, ok := c.changes[name]; ok {
-			values = v
+		for _, key := range []string{name, instance + " " + name} {
+			if v, ok := c.changes[key]; ok {
+				values = v
+			}
 		}
 		if killed, ok := c.changes[wholeFleet]; ok {
 			values = strings.TrimSuffix(values, forLong) + killed
@@ -199,7 +208,7 @@ func (c alertCase) test() yaml.MapSlice {
 		add(name, values, "a:9464")
 	}
 	for name, values := range c.changes {
-		if healthyFleet.databases[name] == "" && healthyFleet.owner[name] == "" && name != wholeFleet {
+		if healthyFleet.databases[name] == "" && healthyFleet.owner[name] == "" && name != wholeFleet && !strings.HasPrefix(name, otherReplica) {
 			add(name, values, "a:9464")
 			add(name, values, "b:9464")
 		}

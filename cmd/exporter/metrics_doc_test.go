@@ -32,8 +32,9 @@ const metricsDatabaseHead = `## From the databases, by every process
 
 ` + "`exporter run`" + ` and ` + "`exporter monitor`" + ` read the state of *all* consumers when they
 are scraped, whoever owns them, so it is there as long as one process is. Every
-process says the same: take ` + "`max by (consumer)`" + `. What was read is shown again for
-1 to 30 seconds, the longer the slower reading is.
+process says the same: take ` + "`max by (consumer)`" + `, but of headroom and
+loss_eta_seconds, for which each goes by its own RETENTION_EVENTS, the ` + "`min`" + `. What
+was read is shown again for 1 to 30 seconds, the longer the slower reading is.
 
 What is unknown has no sample; it is never 0. When Docket's database does not
 answer, the lag, the headroom and the rates are missing; when the exporter's own

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"strings"
+
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -24,8 +26,14 @@ type query struct {
 func of(name string) string { return "docket_exporter_" + name + `{consumer=~"$consumer"}` }
 
 // state is what the database says of a consumer. Every process says it, so
-// that one value is taken of each consumer.
-func state(name string) string { return "max by (consumer) (" + of(name) + ")" }
+// that one value is taken of each consumer: the least where it hangs on the
+// retention, which one of them may have been told wrong.
+func state(name string) string {
+	if strings.HasPrefix(name, "headroom_") || name == "loss_eta_seconds" {
+		return "min by (consumer) (" + of(name) + ")"
+	}
+	return "max by (consumer) (" + of(name) + ")"
+}
 
 // rate is what all processes together did for a consumer, a second.
 func rate(name string) string { return "sum by (consumer) (rate(" + of(name) + "[$__rate_interval]))" }
