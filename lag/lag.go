@@ -58,7 +58,7 @@ func (b *Backlog) Age() (age time.Duration, known bool) {
 	case b == nil:
 		return 0, false
 	case !b.Oldest.IsZero():
-		return max(b.Now.Sub(b.Oldest), 0), true // the application's clock may be ahead
+		return max(b.Now.Sub(b.Oldest), time.Microsecond), true // the application's clock may be ahead; 0 is nothing left
 	default:
 		return 0, b.Exact && b.Events == 0
 	}
