@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -102,7 +104,10 @@ func (r *review) flags(cmd *cobra.Command) {
 }
 
 func (r *review) validate(cmd *cobra.Command) error {
-	if r.By == "" || r.Reason == "" {
+	if !utf8.ValidString(r.By + r.Reason) {
+		return usage(errors.New("--reviewed-by and --reason must be UTF-8 text: what is done could not be recorded otherwise"))
+	}
+	if strings.TrimSpace(r.By) == "" || strings.TrimSpace(r.Reason) == "" {
 		return usage(fmt.Errorf("%s wants --reviewed-by and --reason: who has looked at it and why, for the audit", cmd.CommandPath()))
 	}
 	return nil

@@ -55,6 +55,7 @@ func TestHeldRunIsReleased(t *testing.T) {
 	pgtest.Exec(t, s.pool, `DELETE FROM docket_events`)
 
 	command(t, s.env, "deadletter", "list").want(t, exitOK, "undecodable", "held", "waits for 2 of its run")
+	command(t, s.env, "deadletter", "replay", "--run", "r", "--reviewed-by", "eve\xff", "--reason", "r", "--yes").want(t, exitUsage, "UTF-8")
 	command(t, s.env, reviewed("replay", "--run", "r")...).want(t, exitUsage, "would replay 4 dead letters", "--yes")
 	command(t, s.env, reviewed("replay", "--run", "r", "--yes")...).want(t, exitPerson, "rejected", "undecodable", "waits")
 	command(t, s.env, reviewed("replay", "--id", s.letterID("r", 4), "--yes")...).want(t, exitPerson, "an earlier event of its run must be")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -58,6 +59,7 @@ type comparison struct {
 	store     *cursor.Store
 	docket    *pgxpool.Pool
 	bound     cursor.Bound
+	system    int64 // identifier of the server that is there now
 	consumers []compared
 }
 
@@ -99,6 +101,9 @@ func compare(ctx context.Context, s *cursor.Store, pool *pgxpool.Pool, db Databa
 		return nil, usage(fmt.Errorf("no source is known yet: `exporter run` takes the first one it reads"))
 	}
 	c.bound = *bound
+	if c.system, err = docket.SystemIdentifier(ctx, pool); err != nil {
+		return nil, explainDatabase(err)
+	}
 	list, err := s.List(ctx)
 	if err != nil {
 		return nil, explainDatabase(err)
@@ -147,10 +152,14 @@ func (c *comparison) show(w io.Writer, asJSON bool) error {
 	} else if err := report.print(w); err != nil {
 		return err
 	}
-	for i := range c.consumers {
-		if c.consumers[i].changed() {
-			return &silentError{exitPerson}
-		}
+	if c.changed() {
+		return &silentError{exitPerson}
 	}
 	return nil
+}
+
+// changed reports whether a person has to decide: about a consumer, or because
+// none can be made on another server.
+func (c *comparison) changed() bool {
+	return c.system != c.bound.System || slices.ContainsFunc(c.consumers, func(k compared) bool { return k.changed() })
 }

@@ -54,7 +54,7 @@ func (c *comparison) adopt(ctx context.Context, p *process, rewind string, only 
 	if err != nil {
 		return err
 	}
-	if len(chosen) == 0 {
+	if len(chosen) == 0 && !c.changed() {
 		return say(p, "the source is the one that was read; nothing was changed")
 	}
 	var to *exporter.Position
@@ -69,9 +69,8 @@ func (c *comparison) adopt(ctx context.Context, p *process, rewind string, only 
 		}
 		to = &at
 	}
-	a := cursor.Adoption{System: chosen[0].Present.System, By: ch.By, Reason: ch.Reason}
-	plan := []string{fmt.Sprintf("would make server %d on timeline %s the known source; it was %d",
-		a.System, chosen[0].Present.Timeline, c.bound.System)}
+	a := cursor.Adoption{System: c.system, By: ch.By, Reason: ch.Reason}
+	plan := []string{fmt.Sprintf("would make server %d the known source; it was %d", a.System, c.bound.System)}
 	for _, one := range chosen {
 		lines, adopter, err := c.plan(ctx, one, to)
 		if err != nil {

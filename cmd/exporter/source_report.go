@@ -15,7 +15,8 @@ type sourceReport struct {
 	DocketSchema string            `json:"docket_schema"`
 	Known        int64             `json:"known_system_identifier,string"`
 	Since        time.Time         `json:"known_since"`
-	Now          *docket.Seen      `json:"now,omitempty"`
+	System       int64             `json:"system_identifier,string"`
+	Now          *docket.Seen      `json:"now,omitempty"` // as the consumers find it
 	Last         int64             `json:"last_id"`
 	Consumers    []sourceForReport `json:"consumers"`
 }
@@ -35,7 +36,7 @@ type sourceForReport struct {
 const reportedRows = 10
 
 func (c *comparison) report() sourceReport {
-	r := sourceReport{DocketSchema: c.bound.DocketSchema, Known: c.bound.System, Since: c.bound.At.UTC(), Consumers: []sourceForReport{}}
+	r := sourceReport{DocketSchema: c.bound.DocketSchema, Known: c.bound.System, System: c.system, Since: c.bound.At.UTC(), Consumers: []sourceForReport{}}
 	for i := range c.consumers {
 		one := &c.consumers[i]
 		r.Now, r.Last = &one.Present, one.Head
@@ -69,7 +70,9 @@ func (c *compared) rewind() *int64 {
 
 func (r *sourceReport) print(w io.Writer) error {
 	lines := [][2]string{{"known", fmt.Sprintf("schema %s on server %d, since %s", oneLine(r.DocketSchema), r.Known, stamp(&r.Since))}}
-	if r.Now != nil {
+	if r.Now == nil {
+		lines = append(lines, [2]string{"now", fmt.Sprintf("server %d; no consumer reads it", r.System)})
+	} else {
 		lines = append(lines, [2]string{"now", fmt.Sprintf("server %d on timeline %s, docket_events has oid %d and its sequence %d; the highest id is %d",
 			r.Now.System, r.Now.Timeline, r.Now.Table, r.Now.Sequence, r.Last)})
 	}

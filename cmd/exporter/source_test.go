@@ -99,7 +99,7 @@ func TestRestoredDump(t *testing.T) {
 
 // A table that was made again while no exporter ran pauses the consumer, also
 // after a person has let it go on, until the source is adopted. A backfill that
-// has ended has no part in it.
+// has ended has no part in it. A server is adopted also where no consumer is left.
 func TestTableMadeAgain(t *testing.T) {
 	s := newSite(t)
 	s.apart()
@@ -130,4 +130,12 @@ func TestTableMadeAgain(t *testing.T) {
 		t.Errorf("a backfill that reads nothing any more:\n%s", r.stdout)
 	}
 	command(t, s.env, "source", "adopt", "--consumer", "nobody", "--reason", "r").want(t, exitUsage, "no consumer nobody")
+
+	export := pgtest.Connect(t, s.env["EXPORT_DATABASE_URL"])
+	pgtest.Exec(t, export, `UPDATE docket_export.source SET system_identifier = 4711`)
+	command(t, s.env, "consumer", "remove", "analytics", "--reason", "to begin anew", "--yes").want(t, exitOK)
+	command(t, s.env, "run", "--once").want(t, exitPerson, "exporter source adopt")
+	command(t, s.env, "source", "show").want(t, exitPerson, "on server 4711", "no consumer reads it")
+	command(t, s.env, "source", "adopt", "--reason", "begun anew", "--yes").want(t, exitOK, "is the known source")
+	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 4")
 }
