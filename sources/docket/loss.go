@@ -242,6 +242,7 @@ func (s *Source) judgeLosses(ctx context.Context, t *tx, b *exporter.Batch, befo
 	}
 	l.waiting = time.Time{}
 	old, look.since = l.reached(b.Dead, readAt, horizon)
+	l.suspect(b.Dead.Minus(old)) // also those that the told retention had reached
 	if len(old) > maxLost {
 		old = old[:maxLost]
 	}

@@ -156,6 +156,18 @@ func TestLossWhileTheRetentionIsToldTooLong(t *testing.T) {
 	d.wantGot("r/4", "r/5")
 }
 
+// The told retention is shorter than the real one: nothing has reached the real
+// one, and what is gone all the same is proven by its run.
+func TestALossIsProvenWhileTheRetentionIsToldTooShort(t *testing.T) {
+	d, s := resumed(t, day, 4*day)
+	s.insertOld("kept", 1, 10, 5*day) // nothing was pruned by its age
+	d.at = exporter.Position{High: 10}
+	s.insertOld("broken", 1, 5, 3*day) // 11 to 15
+	s.do("DELETE FROM docket_events WHERE run_id = 'broken'")
+	s.insertOld("broken", 6, 8, hour)
+	wantLoss(t, d.losses(), 11, 15, 5, "broken/1-5")
+}
+
 // Rows that were inserted with a time in the past are pruned at once, although
 // the position is fresh.
 func TestBackDatedRowsPrunedAtOnceAreALoss(t *testing.T) {
