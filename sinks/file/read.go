@@ -16,7 +16,7 @@ import (
 )
 
 // Reader reads what the files of a consumer hold, to compare it with the
-// source: finished and open segments and the files of replays, up to the last
+// source: finished and open segments and the finished files of replays, up to the last
 // whole line. It writes nothing, and may work beside the owner.
 //
 // Events are told by a digest over their line or, without content, over their
@@ -139,17 +139,20 @@ func (r *Reader) files() (files []string, err error) {
 }
 
 // isFileOf reports whether a file name is that of a segment of the consumer, or
-// of a file that a replay of it has written: consumer-replay-….
+// of a finished file that a replay of it has written: consumer-replay-…. What a
+// killed replay has left open is never finished, so that its reader never gets it.
 func isFileOf(file, consumer string) bool {
 	rest, ok := strings.CutPrefix(file, consumer+"-")
-	if word, stamp, found := strings.Cut(rest, "-"); found && validConsumer(word) {
+	word, stamp, found := strings.Cut(rest, "-")
+	replay := found && validConsumer(word)
+	if replay {
 		rest = stamp
 	}
 	if !ok {
 		return false
 	}
-	n, _, ok := parseName("x-" + rest)
-	return ok && n.consumer == "x"
+	n, isOpen, ok := parseName("x-" + rest)
+	return ok && n.consumer == "x" && !(replay && isOpen)
 }
 
 // open opens a file that may have been finished since it was listed. It is nil

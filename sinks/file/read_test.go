@@ -85,6 +85,33 @@ func TestReaderSeesEveryWholeLine(t *testing.T) {
 	}
 }
 
+// What a killed replay has left open is nobody's: no owner finishes it, so that
+// its reader never gets it.
+func TestReaderLeavesOpenReplaysOut(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Dir: t.TempDir()}
+	replay, err := OpenReplay(cfg, "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replay.sink.Deliver(t.Context(), sinktest.Batch(1, 2, 3)); err != nil { // and no more
+		t.Fatal(err)
+	}
+	if files, err := filepath.Glob(filepath.Join(cfg.Dir, "feed-replay-*.part")); err != nil || len(files) != 1 {
+		t.Fatalf("open files %v, %v", files, err)
+	}
+	r, err := OpenReader(cfg, "feed", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Sum(t.Context(), allIDs, 12, func(window, lines int64, _ uint64) {
+		t.Errorf("%d lines in window %d", lines, window)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Few ids are found again without reading every file.
 func TestReaderFindsChunks(t *testing.T) {
 	t.Parallel()
