@@ -38,12 +38,13 @@ func (s *Store) Resume(ctx context.Context, name, by, reason string) (changed bo
 // Set moves the position to where a person wants it, also back, and forgets the
 // batch in flight. It raises epoch and batch number, so nothing the present
 // owner does counts any more; it keeps the lease until it notices or expires.
-// A consumer that somebody owns is refused, unless takeOver says otherwise.
+// A consumer that somebody owns is refused, unless takeOver says otherwise, and
+// a backfill that has ended is ErrFinished.
 // Dead ids above the new position are forgotten, and how far the source has
 // been read is unknown until it is read again.
 func (s *Store) Set(ctx context.Context, name string, to exporter.Position, takeOver bool, by, reason string) error {
 	changed, err := s.exec(ctx, audited(
-		`c.name = $4::text AND ($7::boolean OR `+notOwned+`)`,
+		`c.name = $4::text AND c.finished_at IS NULL AND ($7::boolean OR `+notOwned+`)`,
 		`epoch = c.epoch + 1, revision = c.revision + 1, batch = c.batch + 1, attempts = 0,
          high_id = $5::bigint, holes = $6::text::int8multirange, read_at = NULL, caught_up_at = NULL,
          dead = c.dead * int8multirange(int8range(NULL, $5::bigint, '[]')),
@@ -125,6 +126,8 @@ func (s *Store) judge(ctx context.Context, command, name string, changed bool, e
 		return nil
 	case status.LeaseLive:
 		return fmt.Errorf("%s: %w", command, &OwnedError{Name: name, Owner: status.Owner, Until: *status.LeaseUntil})
+	case status.Finished != nil:
+		return fmt.Errorf("%s consumer %s: %w", command, name, ErrFinished)
 	default:
 		return fmt.Errorf("%s consumer %s: it changed at this moment, try again", command, name)
 	}
