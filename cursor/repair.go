@@ -3,36 +3,51 @@ package cursor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	exporter "github.com/docket-exporter/exporter"
 )
 
-// Origin returns the lowest position that a consumer was ever created at or set
-// to: what lies below it was never to be delivered. It is the beginning for a
-// consumer of which the audit does not tell.
-func (s *Store) Origin(ctx context.Context, uid string) (exporter.Position, error) {
+// LeftOut returns the ids that a consumer was never to deliver: those below
+// where it was created, and those that a person has moved it over and not back
+// below. They are those below 1 for a consumer of which the audit does not tell.
+func (s *Store) LeftOut(ctx context.Context, uid string) (exporter.Ranges, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var p storedPosition
-	err := s.pool.QueryRow(ctx, s.sql(selectOrigin), uid).Scan(&p.high, &p.holes)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return exporter.Position{}, nil
-	}
+	left := exporter.Ranges{{Lo: math.MinInt64, Hi: 0}}
+	rows, err := s.pool.Query(ctx, s.sql(selectMoves), uid)
 	if err != nil {
-		return exporter.Position{}, fmt.Errorf("read where the consumer began: %w", err)
+		return nil, fmt.Errorf("read where the consumer was moved: %w", err)
 	}
-	return p.value()
+	var from, to storedPosition
+	_, err = pgx.ForEachRow(rows, []any{&from.high, &from.holes, &to.high, &to.holes}, func() error {
+		before, err := from.value()
+		if err != nil {
+			return err
+		}
+		after, err := to.value()
+		if err != nil {
+			return err
+		}
+		left = left.Minus(before.Minus(after)).Union(after.Minus(before))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read where the consumer was moved: %w", err)
+	}
+	return left, nil
 }
 
-const selectOrigin = `
-SELECT (a.after ->> 'high_id')::bigint, ((a.after ->> 'holes')::int8multirange)::text
+// selectMoves shows a creation as a move from 0.
+const selectMoves = `
+SELECT coalesce((a.before ->> 'high_id')::bigint, 0), coalesce(((a.before ->> 'holes')::int8multirange)::text, '{}'),
+       (a.after ->> 'high_id')::bigint, ((a.after ->> 'holes')::int8multirange)::text
   FROM {audit} a
- WHERE a.command IN ('create', 'set') AND a.after ->> 'uid' = $1::text
- ORDER BY 1, a.id LIMIT 1`
+ WHERE a.command IN ('create', 'set', 'source adopt') AND a.after ->> 'uid' = $1::text
+ ORDER BY a.id`
 
 // Repairing writes into the audit that events are sent to the sink of a
 // consumer once more; what tells which.

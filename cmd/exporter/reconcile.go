@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,8 +21,8 @@ name what is missing, what has another content, and what should not be there. It
 needs the consumer's variables, as run does, and works beside a running exporter.
 
 Compared are the events that the consumer has done and that its filter keeps,
-from where it was created or set to, or --from, up to its position, or --to.
-Not missing are events that a dead letter keeps or a person has given up. An
+from where it was created, or --from, up to its position, or --to. What cursor
+set has left out is compared with --from only. Not missing are events that a dead letter keeps or a person has given up. An
 event of the sink that the source lacks is extra only where Docket cannot have
 deleted it. docs/reconcile.md goes through an example.
 
@@ -184,16 +185,17 @@ func (j *reconciliation) run(ctx context.Context) (err error) {
 
 // span returns the ids to compare.
 func (j *reconciliation) span(ctx context.Context) (exporter.Ranges, error) {
-	from, err := j.store.Origin(ctx, j.status.UID)
+	from, to := exporter.Position{High: math.MinInt64}, j.status.Position
+	leftOut, err := j.store.LeftOut(ctx, j.status.UID)
 	if err != nil {
 		return nil, err
 	}
 	if j.from != "" {
+		leftOut = nil
 		if from, err = j.place(ctx, j.from); err != nil {
 			return nil, err
 		}
 	}
-	to := j.status.Position
 	if j.to != "" {
 		at, err := j.place(ctx, j.to)
 		if err != nil {
@@ -201,7 +203,7 @@ func (j *reconciliation) span(ctx context.Context) (exporter.Ranges, error) {
 		}
 		to = both(to, at)
 	}
-	return to.Minus(from), nil
+	return to.Minus(from).Minus(leftOut), nil
 }
 
 // both is what is done in two positions.

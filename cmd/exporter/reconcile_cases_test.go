@@ -77,6 +77,31 @@ func TestReconcileKnowsWhatIsNotToBeThere(t *testing.T) {
 	}
 }
 
+// What a person has moved the consumer over is not missing, unless it was moved
+// back below it later.
+func TestReconcileLeavesOutWhatWasLeftOut(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 4)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	s.insert("over", 5)
+	set := func(place string) {
+		t.Helper()
+		command(t, s.env, "cursor", "set", "analytics", place, "--reason", "not wanted", "--yes").want(t, exitOK)
+	}
+	set("id:8")
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if r := s.reconcile(exitOK); r.Events != 6 || r.Missing != 0 {
+		t.Errorf("report %+v", r)
+	}
+	s.wantTold(s.reconcile(exitPerson, "--from", "id:7"), "missing over/3")
+	set("id:6")
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if r := s.reconcile(exitOK); r.Events != 8 || r.IDs != "1 to 9 (8 of them)" {
+		t.Errorf("report %+v", r)
+	}
+}
+
 // holdOpen inserts an event in a transaction that stays open until it is called.
 func (s *site) holdOpen() (commit func()) {
 	s.t.Helper()
