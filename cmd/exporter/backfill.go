@@ -98,6 +98,11 @@ func (f *backfillFlags) read(cmd *cobra.Command) error {
 	if f.spec.Consumer == "" || f.spec.From == "" {
 		return usage(withHint(fmt.Errorf("%s wants --consumer and --from", cmd.CommandPath()), "see "+cmd.CommandPath()+" --help"))
 	}
+	for _, flag := range []string{"to", "runs", "types", "tenants", "graphs", "name"} { // a shell's variable that is not set is not all of them
+		if cmd.Flags().Changed(flag) && cmd.Flag(flag).Value.String() == "" {
+			return usage(fmt.Errorf("--%s is empty; leave it out where it is not meant", flag))
+		}
+	}
 	if f.name != "" && !consumerName.MatchString(f.name) {
 		return usage(fmt.Errorf("--name %q is not a name; use a lower-case letter followed by lower-case letters, digits and underscores", f.name))
 	}

@@ -250,7 +250,10 @@ func newBackfillResumeCommand(p *process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return say(p, "%s may go on at %s; %s", b.Name, b.Position, r.next())
+			if next := r.next(); next != "" {
+				return say(p, "%s may go on at %s; %s", b.Name, b.Position, next)
+			}
+			return say(p, "%s may go on at %s", b.Name, b.Position)
 		})
 }
 

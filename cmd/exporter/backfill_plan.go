@@ -144,7 +144,7 @@ func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cu
 	if err != nil {
 		return nil, err
 	}
-	return &b, say(p, "%s begins at %s and ends at %s: %s", b.Name, b.Position, b.Until, f.spec.String())
+	return &b, say(p, "%s begins at %s and ends at %s: %s", b.Name, b.Position, b.Until, oneLine(f.spec.String()))
 }
 
 // plan resolves the places.

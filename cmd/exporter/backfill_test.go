@@ -133,6 +133,8 @@ func TestBackfillRefuses(t *testing.T) {
 		{append(from, "--to", "earliest"), "there is nothing between"},
 		{append(from, "--types", "run_*"), "selects nothing that analytics exports"},
 		{append(from, "--types", "a*b"), "--types"},
+		{append(from, "--runs", ""), "--runs is empty"}, // of a shell's empty variable; not all runs
+		{append(from, "--to", ""), "--to is empty"},
 		{append(from, "--rate", "many"), "is not a rate"},
 		{append(from, "--name", "analytics"), "needs a name of its own"},
 		{append(from, "--name", "A"), "is not a name"},
