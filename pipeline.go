@@ -66,6 +66,7 @@ type Progress struct {
 	At       Position
 	CaughtUp bool      // everything that the last read found is delivered, and it found all
 	Blocked  []Hole    // as in Batch
+	Held     bool      // nothing behind Blocked is taken, as in Batch.Waiting
 	Polled   time.Time // when the source was last read with success
 	ReadAt   time.Time // as in Batch, at the position At
 	Err      error     // why it is waiting; nil when it is idle
@@ -270,7 +271,7 @@ func (r *run) poll() (Batch, error) {
 	}
 	r.Metrics.polled()
 	r.progress.Polled = time.Now()
-	r.progress.Blocked = b.Blocked
+	r.progress.Blocked, r.progress.Held = b.Blocked, b.Waiting
 	r.sayHeld(b.Waiting)
 	return b, nil
 }

@@ -146,6 +146,34 @@ func TestThePrunerOvertakesAConsumerThatHalts(t *testing.T) {
 	}
 }
 
+// While it is not known whether old ids are lost, nothing behind them is
+// delivered, and status says for whom it waits.
+func TestAHaltThatWaitsSaysForWhom(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.env["RETENTION_EVENTS"], s.env["CONSUMER_ANALYTICS_ON_LOSS"], s.env["EXPORTER_LEASE_TTL"] = "1d", "halt", "2s"
+	s.insertAged("before", 1, 100, 5*day)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `UPDATE docket_export.consumers SET read_at = read_at - interval '5 days'`)
+	open := pgtest.Connect(t, s.dsn)
+	pgtest.Exec(t, open, `SET application_name = 'a console'`)
+	pgtest.Exec(t, open, `BEGIN`)
+	pgtest.Exec(t, open, `SELECT nextval('docket_events_id_seq')`) // 101
+	s.insertAged("gone", 1, 10, 3*day)                             // 102 to 111
+	s.prune(day)
+	s.insertAged("next", 1, 5, 0)
+	start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the reason", func() bool {
+		return strings.Contains(s.status("analytics").LastError, `"a console"`)
+	})
+	command(t, s.env, "status").want(t, exitOK, "stuck", "ids 101 to 111 may be lost", `"a console"`, "nothing behind them is delivered")
+	pgtest.Exec(t, open, `ROLLBACK`)
+	pgtest.Until(t, 20*time.Second, "the pause", func() bool { return s.status("analytics").Paused != nil })
+	if got := len(s.delivered("analytics")); got != 100 {
+		t.Errorf("%d events delivered", got)
+	}
+}
+
 // The retention is told too long: what the table shows counts, and is warned of.
 func TestThePrunerOvertakesWhileTheRetentionIsToldTooLong(t *testing.T) {
 	s := overtaken(t)

@@ -111,8 +111,13 @@ func inSchema(schema, name string) string {
 	return pgx.Identifier{schema}.Sanitize() + "." + name
 }
 
-// describeHolder says who keeps ids open.
+// describeHolder says who keeps ids open, and since when.
 func describeHolder(h holder, now time.Time) string {
+	return nameHolder(h) + ", since " + ago(now, &h.Since)
+}
+
+// nameHolder says who keeps ids open.
+func nameHolder(h holder) string {
 	who := fmt.Sprintf("pid %d", h.PID)
 	switch {
 	case h.Prepared != "":
@@ -129,7 +134,7 @@ func describeHolder(h holder, now time.Time) string {
 	if h.State != "" {
 		who += ", " + h.State
 	}
-	return who + ", since " + ago(now, &h.Since)
+	return who
 }
 
 // attempt is the try at the batch in flight.

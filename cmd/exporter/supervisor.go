@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,10 +249,26 @@ func (s *supervisor) heartbeat() cursor.Heartbeat {
 		}
 		h.Holders = append(h.Holders, hole.Holders...)
 	}
-	if p.Err != nil {
+	switch {
+	case p.Err != nil:
 		h.LastError = p.Err.Error()
+	case p.Held:
+		h.LastError = heldText(p.Blocked)
 	}
 	return h
+}
+
+// heldText says for whom a consumer waits that halts on a loss.
+func heldText(open []exporter.Hole) string {
+	var who []string
+	for i := range open {
+		for _, h := range open[i].Holders {
+			who = append(who, nameHolder(h))
+		}
+	}
+	by := cmp.Or(strings.Join(who[:min(len(who), mostHolders)], "; "), "transactions")
+	return fmt.Sprintf("ids %d to %d may be lost, which is known once what keeps them open has ended: %s; nothing behind them is delivered until then",
+		open[0].Lo, open[len(open)-1].Hi, by)
 }
 
 // paused writes down that a person is needed.

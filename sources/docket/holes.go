@@ -25,13 +25,17 @@ func (s *Source) noteHoles(b *exporter.Batch) {
 	s.since = noted
 }
 
-// describe asks who keeps ids open, once they have been open for a while, and
-// names them in the batch.
-func (s *Source) describe(ctx context.Context, t *tx, b *exporter.Batch) error {
+// describeOldest names those who keep the oldest of the open ids open.
+func (s *Source) describeOldest(ctx context.Context, t *tx, b *exporter.Batch) error {
 	if len(s.since) == 0 {
 		return nil
 	}
-	oldest := slices.MinFunc(s.since, func(x, y exporter.Hole) int { return x.Since.Compare(y.Since) })
+	return s.describe(ctx, t, b, slices.MinFunc(s.since, func(x, y exporter.Hole) int { return x.Since.Compare(y.Since) }))
+}
+
+// describe asks who keeps ids open, once they have been open for a while, and
+// names them in the batch.
+func (s *Source) describe(ctx context.Context, t *tx, b *exporter.Batch, oldest exporter.Hole) error {
 	if now := time.Now(); now.Sub(oldest.Since) >= s.patience && now.Sub(s.described) >= s.patience {
 		var told []description
 		if err := t.run(ctx, s.table.descriptionStatement(&told)); err != nil {

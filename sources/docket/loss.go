@@ -235,10 +235,7 @@ func (s *Source) judgeLosses(ctx context.Context, t *tx, b *exporter.Batch, befo
 		if l.waiting.IsZero() {
 			l.waiting = time.Now()
 		}
-		b.Blocked = []exporter.Hole{{
-			Range: exporter.Range{Lo: open[0].Lo, Hi: open[len(open)-1].Hi}, Since: l.waiting, Holders: s.frontier.blockers(open[0].Lo),
-		}}
-		return true, nil
+		return true, s.describe(ctx, t, b, exporter.Hole{Range: exporter.Range{Lo: open[0].Lo, Hi: open[len(open)-1].Hi}, Since: l.waiting})
 	}
 	l.waiting = time.Time{}
 	old, look.since = l.reached(b.Dead, readAt, horizon)

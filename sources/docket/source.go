@@ -198,7 +198,7 @@ func (s *Source) poll(ctx context.Context, t *tx, from exporter.Position, fast b
 		return exporter.Batch{From: from, To: from, Blocked: b.Blocked, Waiting: wait}, err
 	}
 	s.noteHoles(&b)
-	if err := s.describe(ctx, t, &b); err != nil {
+	if err := s.describeOldest(ctx, t, &b); err != nil {
 		return exporter.Batch{}, err
 	}
 	s.sort(&b)
