@@ -104,7 +104,7 @@ func (f *backfillFlags) read(cmd *cobra.Command) error {
 		}
 	}
 	if f.name != "" && !consumerName.MatchString(f.name) {
-		return usage(fmt.Errorf("--name %q is not a name; use a lower-case letter followed by lower-case letters, digits and underscores", f.name))
+		return usage(fmt.Errorf("--name %q is not a name; %s", f.name, nameForm))
 	}
 	for _, x := range []struct {
 		flag, text string

@@ -138,6 +138,7 @@ func TestBackfillRefuses(t *testing.T) {
 		{append(from, "--rate", "many"), "is not a rate"},
 		{append(from, "--name", "analytics"), "needs a name of its own"},
 		{append(from, "--name", "A"), "is not a name"},
+		{append(from, "--name", strings.Repeat("n", 101)), "at most 100"}, // no file could have it
 		{[]string{"backfill", "show", "nothing"}, "there is no backfill"},
 		{[]string{"backfill", "show", "analytics"}, "there is no backfill"},
 		{[]string{"replay", "--run", "nope", "--reason", "r"}, "has no events"},

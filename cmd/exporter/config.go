@@ -15,7 +15,7 @@ type Config struct {
 
 // ExporterConfig is what all consumers of a process share.
 type ExporterConfig struct {
-	Consumers ConsumerNames `env:"EXPORTER_CONSUMERS,required" desc:"Names of the consumers to run, separated by commas. A name is a lower-case letter followed by lower-case letters, digits and underscores." example:"analytics,feed"`
+	Consumers ConsumerNames `env:"EXPORTER_CONSUMERS,required" desc:"Names of the consumers to run, separated by commas. A name is a lower-case letter followed by lower-case letters, digits and underscores, at most 100 of them." example:"analytics,feed"`
 	WatchConfig
 	GuardConfig
 	PollInterval     Duration `env:"EXPORTER_POLL_INTERVAL" envDefault:"100ms" desc:"Longest wait between two polls while nothing happens."`

@@ -46,8 +46,11 @@ func (c *ConsumerConfig) Prefix() string { return consumerPrefix(cmp.Or(c.Of, c.
 type ConsumerNames []string
 
 // consumerName leaves out '-', so that a name can be part of a variable's name
-// and is followed unambiguously by '-' in file names.
-var consumerName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+// and is followed unambiguously by '-' in file names, which hold 255 bytes.
+var consumerName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,99}$`)
+
+// nameForm is what consumerName wants, for errors.
+const nameForm = "use a lower-case letter followed by lower-case letters, digits and underscores, at most 100 of them"
 
 // UnmarshalText reads names separated by commas.
 func (n *ConsumerNames) UnmarshalText(text []byte) error {
@@ -58,7 +61,7 @@ func (n *ConsumerNames) UnmarshalText(text []byte) error {
 		case name == "":
 			continue
 		case !consumerName.MatchString(name):
-			return fmt.Errorf("%q is not a consumer name; use a lower-case letter followed by lower-case letters, digits and underscores", name)
+			return fmt.Errorf("%q is not a consumer name; %s", name, nameForm)
 		case seen[name]:
 			return fmt.Errorf("%q is named twice; name every consumer once", name)
 		}

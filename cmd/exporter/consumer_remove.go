@@ -61,7 +61,7 @@ func newRenameCommand(p *process) *cobra.Command {
 		Args:    names("OLD", "NEW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !consumerName.MatchString(args[1]) {
-				return usage(fmt.Errorf("%q is not a consumer name; use a lower-case letter followed by lower-case letters, digits and underscores", args[1]))
+				return usage(fmt.Errorf("%q is not a consumer name; %s", args[1], nameForm))
 			}
 			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, status cursor.Status) error {
 				return renameConsumer(ctx, p, s, status, args[1], &c)
