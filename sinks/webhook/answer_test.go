@@ -328,6 +328,40 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// Nor do they when the answer is not HTTP at all.
+func TestAnswersThatCannotBeRead(t *testing.T) {
+	server := newServer(t)
+	cfg := server.config()
+	cfg.Authorization = "Bearer hush-hush"
+	cfg.URL += "?token=hush-hush"
+	s := open(t, cfg)
+	b, _ := one(t)
+	b.Events[0].Payload = []byte(`{"card":"hush-hush"}`)
+	for _, said := range []string{
+		"POST /docket?token=hush-hush HTTP/1.1\r\n\r\n",
+		"HTTP/1.1 hush-hush Not OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nBearer hush-hush\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: hush-hush\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: hush-hush\r\n\r\n",
+		"hush-hush HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("hush-hush", 1000),
+	} {
+		server.on(func(w http.ResponseWriter, _ request) bool {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			_, _ = conn.Write([]byte(said))
+			_ = conn.Close()
+			return true
+		})
+		err := s.Deliver(t.Context(), b)
+		if class(err) != "unavailable" || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "the answer cannot be read: ") {
+			t.Errorf("%.40q: %v", said, err)
+		}
+	}
+}
+
 func TestContextEnded(t *testing.T) {
 	server := newServer(t)
 	b, _ := one(t)

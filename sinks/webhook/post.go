@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/docket-exporter/exporter"
@@ -80,5 +81,17 @@ func unanswered(err error) *refusal {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &refusal{kind: unavailable, text: "no answer in time; whether the receiver has the event is unknown"}
 	}
-	return &refusal{kind: unavailable, text: err.Error()}
+	return &refusal{kind: unavailable, text: withoutAnswer(err.Error())}
+}
+
+// withoutAnswer leaves out what net/http quotes of an answer that it cannot
+// read: it may repeat what was sent, secrets included.
+func withoutAnswer(text string) string {
+	_, what, broken := strings.Cut(text, "transport connection broken: ")
+	if !broken {
+		return text
+	}
+	what, _, _ = strings.Cut(strings.TrimPrefix(what, "net/http: "), ": ")
+	what, _, _ = strings.Cut(what, ` "`)
+	return "the answer cannot be read: " + what
 }
