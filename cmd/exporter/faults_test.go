@@ -45,6 +45,7 @@ const (
 // mainWithFaults is main for the re-executed test binary.
 func mainWithFaults() {
 	ctx, stop := untilSignal(context.Background())
+	muteLibraries()
 	p := newProcess(os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	if f := os.Getenv(faultVariable); f != "" {
 		p.pipes = newFault(f).pipes()

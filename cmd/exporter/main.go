@@ -3,15 +3,21 @@ package main
 import (
 	"context"
 	"io"
+	"log"
 	"os"
 )
 
 func main() {
+	muteLibraries()
 	ctx, stop := untilSignal(context.Background())
 	code := Main(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
+
+// muteLibraries ends what libraries say past our log. net/http quotes there what
+// a server sends unasked, and that may repeat secrets and payloads.
+func muteLibraries() { log.SetOutput(io.Discard) }
 
 // Main runs one command line and returns the exit code. It touches nothing of
 // the process but what it is given, so that a test can call it. Environ is in

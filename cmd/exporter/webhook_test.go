@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -200,6 +201,41 @@ func wantEffectsOnce(t *testing.T, docket, effects *pgxpool.Pool) {
 	}
 	if n := pgtest.Value[int64](t, effects, "SELECT coalesce(sum(events), 0)::bigint FROM progress"); n != int64(len(want)) {
 		t.Errorf("the runs have counted %d events of %d", n, len(want))
+	}
+}
+
+// What a receiver sends unasked does not come into the log: it may be our own
+// secrets.
+func TestUnaskedAnswersAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	asked, recorded, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer close(ended)
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		close(asked)
+		<-recorded
+		_, _ = io.WriteString(conn, r.Header.Get("Authorization")) // on a connection that is idle by now
+		_, _ = io.Copy(io.Discard, conn)                           // until it is closed for that
+	}))
+	t.Cleanup(server.Close)
+	s.webhook(server.URL)
+	s.env["CONSUMER_ANALYTICS_WEBHOOK_AUTHORIZATION"] = "Bearer hush-hush"
+	s.insert("r", 1)
+	c := start(t, s.env, "", "run")
+	<-asked
+	pgtest.Until(t, 30*time.Second, "the record of the event", func() bool { return s.status("analytics").Position.High > 0 })
+	close(recorded)
+	<-ended
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(20 * time.Second); code != exitOK || strings.Contains(c.stderr.String(), "hush") {
+		t.Errorf("exit code %d\n%s", code, c.stderr)
 	}
 }
 
