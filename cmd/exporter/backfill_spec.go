@@ -98,6 +98,7 @@ const (
 func (s *backfillSpec) configure(of ConsumerConfig, name string) (ConsumerConfig, error) {
 	c := of
 	c.Name, c.Of, c.Linger, c.Runs = name, of.Name, 0, s.Runs
+	c.MaxAge = 0            // a person asks for what is old
 	c.OnLoss = LossContinue // the pruner is close behind a backfill from earliest
 	for _, x := range []struct {
 		flag     string

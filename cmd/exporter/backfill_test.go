@@ -182,6 +182,24 @@ func TestBackfillNarrowsTheFilter(t *testing.T) {
 	}
 }
 
+// What MAX_AGE kept back is sent by a backfill: a person has asked for it.
+func TestBackfillSendsWhatIsOld(t *testing.T) {
+	s := newSite(t)
+	s.env["CONSUMER_ANALYTICS_MAX_AGE"] = "1h"
+	s.insert("a", 3)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET occurred_at = now() - interval '2 hours'`)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if n := s.letters("class = 'expired'"); n != 3 {
+		t.Fatalf("%d expired", n)
+	}
+	r := command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest")
+	r.want(t, exitOK, "3 events sent")
+	wantOnce(t, s.lines(begun(t, r)), 3)
+	if n := s.letters("true"); n != 3 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
 // Beginning with a backfill to a position and going on live from it has no gap
 // and sends nothing twice, with a transaction that is open all the while.
 func TestFromBackfillToLive(t *testing.T) {
