@@ -29,8 +29,10 @@ type Copy interface {
 	Rows(ctx context.Context, ids exporter.Range, visit func(id exporter.Identity, digest uint64) error) error
 	// Refresh makes Rows see what has come since Sum.
 	Refresh(ctx context.Context) error
-	// Digester returns a function for one goroutine.
-	Digester() func(*exporter.Event) uint64
+	// Digester returns functions for one goroutine. The digest of an event is the
+	// sum of what event says of it and what run says of its run's columns, which
+	// event does not look at; run is nil where these do not count.
+	Digester() (event, run func(*exporter.Event) uint64)
 }
 
 const (

@@ -84,8 +84,8 @@ func same(source, sink exporter.Identity) bool {
 
 func (w *work) originals(ctx context.Context, ids exporter.Range) (map[int64]original, error) {
 	found := map[int64]original{}
-	digest := w.Copy.Digester()
-	return found, newPace().each(ids, func(piece exporter.Range) error {
+	event, run := w.Copy.Digester()
+	err := newPace().each(ids, func(piece exporter.Range) error {
 		return w.Source.Scan(ctx, piece, w.Position, w.Content, func(row *docket.Scanned) error {
 			if !w.judged(row.Event.ID) {
 				return nil
@@ -95,12 +95,43 @@ func (w *work) originals(ctx context.Context, ids exporter.Range) (map[int64]ori
 				bytes: int64(len(row.Event.EncodedPayload) + len(row.Event.EncodedMetadata)),
 			}
 			if o.kept && !o.poison {
-				o.digest = digest(&row.Event)
+				o.digest = event(&row.Event)
 			}
 			found[o.EventID] = o
 			return nil
 		})
 	})
+	if err != nil || run == nil {
+		return found, err
+	}
+	return found, w.addRuns(ctx, found, run)
+}
+
+// addRuns adds the columns of their runs to the digests of events. Events of a
+// run that was deleted meanwhile are gone.
+func (w *work) addRuns(ctx context.Context, found map[int64]original, digest func(*exporter.Event) uint64) error {
+	runs := map[string]uint64{}
+	for _, o := range found {
+		runs[o.RunID] = 0
+	}
+	there := map[string]bool{}
+	for some := range slices.Chunk(slices.Collect(maps.Keys(runs)), runsAtOnce) {
+		err := w.Source.RunColumns(ctx, some, func(run *exporter.Event) {
+			runs[run.RunID], there[run.RunID] = digest(run), true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for id, o := range found {
+		if !there[o.RunID] {
+			delete(found, id)
+			continue
+		}
+		o.digest += runs[o.RunID]
+		found[id] = o
+	}
+	return nil
 }
 
 func (w *work) copies(ctx context.Context, ids exporter.Range) (map[int64][]copied, error) {

@@ -91,7 +91,8 @@ func (w *work) sumUp(ctx context.Context) error {
 	})
 	for _, scan := range w.Scans {
 		g.Go(func() error {
-			s := scanner{work: w, source: scan, digest: w.Copy.Digester()}
+			s := scanner{work: w, source: scan}
+			s.event, s.run = w.Copy.Digester()
 			pace := newPace()
 			for span := range spans {
 				if err := pace.each(span, func(ids exporter.Range) error { return s.sumUp(ctx, ids) }); err != nil {
@@ -139,8 +140,8 @@ func (w *work) feed(ctx context.Context, spans chan<- exporter.Range) error {
 // scanner sums up spans of the source.
 type scanner struct {
 	*work
-	source *docket.Source
-	digest func(*exporter.Event) uint64
+	source     *docket.Source
+	event, run func(*exporter.Event) uint64 // digests
 }
 
 // sumUp sums up one span.
@@ -150,21 +151,25 @@ func (s *scanner) sumUp(ctx context.Context, ids exporter.Range) error {
 		if !s.judged(row.Event.ID) {
 			return nil
 		}
-		runs.see(row)
+		seen := runs.see(row)
 		if !row.Kept {
 			result.Filtered++
 			return nil
 		}
 		result.Events++
-		digest := uint64(0)
+		window, digest := row.Event.ID>>shift, uint64(0)
 		if row.Poison {
 			result.Undecodable++ // its window differs, whatever the sink holds
 		} else {
-			digest = s.digest(&row.Event)
+			digest = s.event(&row.Event)
+			seen.compare(window)
 		}
-		found.add(row.Event.ID>>shift, 1, digest)
+		found.add(window, 1, digest)
 		return nil
 	})
+	if err == nil && s.run != nil {
+		err = s.sumUpRuns(ctx, runs, found)
+	}
 	if err != nil {
 		return err
 	}
@@ -178,6 +183,23 @@ func (s *scanner) sumUp(ctx context.Context, ids exporter.Range) error {
 	s.result.Undecodable += result.Undecodable
 	if len(s.runs) > mostRuns {
 		return s.lookUpRuns(ctx, s.source)
+	}
+	return nil
+}
+
+// sumUpRuns adds the columns of the runs, each as often as it has events. The
+// windows of a run that was deleted meanwhile differ.
+func (s *scanner) sumUpRuns(ctx context.Context, runs runs, into sums) error {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(runs)), runsAtOnce) {
+		err := s.source.RunColumns(ctx, some, func(run *exporter.Event) {
+			digest := s.run(run)
+			for _, w := range runs[run.RunID].windows {
+				into.add(w.window, 0, digest*uint64(w.events))
+			}
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -4,38 +4,57 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 // runs are the runs of which not all rows were seen: those that go on, and
 // those that something is wrong with, or lies outside of what is compared.
-type runs map[string]seen
+type runs map[string]*seen
 
 // seen is what was seen of a run, in any order.
 type seen struct {
 	rows, first, last int64
 	ended             int64 // seq of the checkpoint with which it ended; 0 when it was not seen
+
+	windows []share // of the events compared whose run's columns are not in their window's sum yet
 }
 
-func (r runs) see(row *docket.Scanned) {
+// share is how many of a run's events lie in a window.
+type share struct{ window, events int64 }
+
+func (r runs) see(row *docket.Scanned) *seen {
 	s := seen{rows: 1, first: row.Event.Seq, last: row.Event.Seq}
 	if row.Terminal {
 		s.ended = row.Event.Seq
 	}
-	r.add(row.Event.RunID, s)
+	return r.add(row.Event.RunID, &s)
 }
 
-func (r runs) add(run string, s seen) {
-	if before, known := r[run]; known {
-		s = seen{before.rows + s.rows, min(before.first, s.first), max(before.last, s.last), max(before.ended, s.ended)}
+func (r runs) add(run string, s *seen) *seen {
+	before, known := r[run]
+	if !known {
+		before = &seen{first: s.first}
+		r[strings.Clone(run)] = before // a row's texts share their memory
 	}
-	r[run] = s
+	before.rows += s.rows
+	before.first, before.last, before.ended = min(before.first, s.first), max(before.last, s.last), max(before.ended, s.ended)
+	return before
 }
 
 func (r runs) merge(o runs) {
 	for run, s := range o {
 		r.add(run, s)
+	}
+}
+
+// compare notes that an event of the window is compared.
+func (s *seen) compare(window int64) {
+	if n := len(s.windows) - 1; n >= 0 && s.windows[n].window == window {
+		s.windows[n].events++
+	} else {
+		s.windows = append(s.windows, share{window, 1})
 	}
 }
 

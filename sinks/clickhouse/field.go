@@ -11,6 +11,7 @@ import (
 type field struct {
 	name     string
 	required bool // without it rows cannot be told apart
+	run      bool // the same in all events of a run
 
 	text    func(*exporter.Event) *string // nil: absent; not kept
 	number  func(*exporter.Event) int64
@@ -36,9 +37,9 @@ func fields() []field {
 		{name: "node_id", text: func(e *exporter.Event) *string { return present(&e.NodeID) }},
 		{name: "channel_id", text: func(e *exporter.Event) *string { return present(&e.ChannelID) }},
 		{name: "task_id", text: func(e *exporter.Event) *string { return present(&e.TaskID) }},
-		{name: "tenant_id", text: func(e *exporter.Event) *string { return present(&e.TenantID) }},
-		{name: "graph_id", text: func(e *exporter.Event) *string { return present(&e.GraphID) }},
-		{name: "graph_hash", text: func(e *exporter.Event) *string { return present(&e.GraphHash) }},
+		{name: "tenant_id", run: true, text: func(e *exporter.Event) *string { return present(&e.TenantID) }},
+		{name: "graph_id", run: true, text: func(e *exporter.Event) *string { return present(&e.GraphID) }},
+		{name: "graph_hash", run: true, text: func(e *exporter.Event) *string { return present(&e.GraphHash) }},
 		{name: "payload", json: func(e *exporter.Event) *[]byte { return &e.Payload }},
 		{name: "metadata", json: func(e *exporter.Event) *[]byte { return &e.Metadata }},
 		{name: "occurred_at", instant: func(e *exporter.Event) *time.Time { return &e.OccurredAt }},

@@ -21,13 +21,14 @@ import (
 // column of the JSON type is left out, since the server keeps no text of it.
 type Reader struct {
 	conn     driver.Conn
-	table    string // quoted
-	id       string // expression of the event's id
-	where    string // the id's column, as an index wants it
-	digest   string // expression
-	texts    []expression
-	left     []string // columns that are not compared
-	collapse bool     // the engine keeps one row for a key, in time
+	table    string       // quoted
+	id       string       // expression of the event's id
+	where    string       // the id's column, as an index wants it
+	digest   string       // expression
+	texts    []expression // of the event
+	runTexts []expression // of its run, with its id; empty where none is compared
+	left     []string     // columns that are not compared
+	collapse bool         // the engine keeps one row for a key, in time
 }
 
 // OpenReader looks at the table. Without content, digests cover the identity
@@ -52,7 +53,7 @@ func openReader(ctx context.Context, sink *Sink, content bool) (*Reader, error) 
 	}
 	r := &Reader{conn: sink.conn, table: quoteTable(t.table), id: "toInt64(`event_id`)", where: "`event_id`"}
 	known := fields()
-	var parts []string
+	id := 0
 	for _, c := range t.columns {
 		f := known[slices.IndexFunc(known, func(f field) bool { return f.name == c.name })]
 		if c.name == "event_id" && parseType(c.typ).base == "String" {
@@ -66,9 +67,20 @@ func openReader(ctx context.Context, sink *Sink, content bool) (*Reader, error) 
 			r.left = append(r.left, c.name)
 			continue
 		}
-		r.texts, parts = append(r.texts, x), append(parts, x.sql)
+		if f.run {
+			r.runTexts = append(r.runTexts, x)
+			continue
+		}
+		if f.name == "run_id" {
+			id = len(r.texts)
+		}
+		r.texts = append(r.texts, x)
 	}
-	r.digest = "cityHash64(" + strings.Join(parts, ", ") + ")"
+	r.digest = hashOf(r.texts)
+	if len(r.runTexts) > 0 {
+		r.runTexts = append(r.runTexts, r.texts[id])
+		r.digest += " + " + hashOf(r.runTexts)
+	}
 	r.collapse, err = collapses(ctx, sink.conn, t.table)
 	return r, err
 }
@@ -87,14 +99,22 @@ func collapses(ctx context.Context, conn driver.Conn, table string) (bool, error
 // Leaves returns the columns that are filled and not compared.
 func (r *Reader) Leaves() []string { return r.left }
 
-// Digester returns a function that gives an event the digest its row has. The
-// function is for one goroutine.
-func (r *Reader) Digester() func(*exporter.Event) uint64 {
+// Digester returns functions for one goroutine. The digest of a row is the sum
+// of what event says of its event without the columns of its run, and run of
+// these. Where none of them is compared, run is nil.
+func (r *Reader) Digester() (event, run func(*exporter.Event) uint64) {
+	if len(r.runTexts) > 0 {
+		run = digester(r.runTexts)
+	}
+	return digester(r.texts), run
+}
+
+func digester(texts []expression) func(*exporter.Event) uint64 {
 	var scratch []byte
 	return func(e *exporter.Event) uint64 {
 		sum := uint64(0)
-		for i := range r.texts {
-			scratch = r.texts[i].text(scratch[:0], e)
+		for i := range texts {
+			scratch = texts[i].text(scratch[:0], e)
 			if h := cityHash(scratch); i == 0 {
 				sum = h
 			} else {
@@ -103,6 +123,15 @@ func (r *Reader) Digester() func(*exporter.Event) uint64 {
 		}
 		return sum
 	}
+}
+
+// hashOf is the same, computed by the server.
+func hashOf(texts []expression) string {
+	parts := make([]string, len(texts))
+	for i := range texts {
+		parts[i] = texts[i].sql
+	}
+	return "cityHash64(" + strings.Join(parts, ", ") + ")"
 }
 
 // Sum adds up the rows within ids by windows of 2^shift ids: how many there

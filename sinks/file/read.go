@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,27 +66,42 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Digester returns a function that gives an event the digest its line has. The
-// function is for one goroutine.
-func (r *Reader) Digester() func(*exporter.Event) uint64 {
+// Digester returns functions for one goroutine. The digest of a line is the sum
+// of what event says of its event without the columns of its run, and run of
+// these. Without content they do not count, and run is nil.
+func (r *Reader) Digester() (event, run func(*exporter.Event) uint64) {
 	var line []byte
-	if r.content {
+	if !r.content {
 		return func(e *exporter.Event) uint64 {
-			line = e.AppendJSON(line[:0])
+			line = e.Identity().AppendKey(line[:0])
 			return maphash.Bytes(r.seed, line)
-		}
+		}, nil
 	}
-	return func(e *exporter.Event) uint64 {
-		line = e.Identity().AppendKey(line[:0])
-		return maphash.Bytes(r.seed, line)
+	event = func(e *exporter.Event) uint64 {
+		line = e.AppendJSON(line[:0])
+		head, _, tail := cutRun(line)
+		return r.hash(head, tail)
 	}
+	run = func(e *exporter.Event) uint64 {
+		line = append(e.AppendJSON(line[:0]), '\n')
+		l, _ := parseLine(line)
+		_, columns, _ := cutRun(line)
+		return r.hash(l.run, columns)
+	}
+	return event, run
 }
 
-func (r *Reader) digest(line []byte) (uint64, bool) {
+// hash is one of two texts. Sums of it tell when texts have changed places.
+func (r *Reader) hash(a, b []byte) uint64 {
+	return maphash.Bytes(r.seed, a) ^ bits.RotateLeft64(maphash.Bytes(r.seed, b), 32)
+}
+
+func (r *Reader) digest(l *line, text []byte) (uint64, bool) {
 	if r.content {
-		return maphash.Bytes(r.seed, line[:len(line)-1]), true
+		head, columns, tail := cutRun(text[:len(text)-1])
+		return r.hash(head, tail) + r.hash(l.run, columns), true
 	}
-	k, ok := keyOfLine(line)
+	k, ok := keyOfLine(text)
 	return maphash.Bytes(r.seed, k[:]), ok
 }
 
@@ -186,7 +202,7 @@ func (r *Reader) file(ctx context.Context, file string, see func(*line, uint64))
 			return err
 		}
 		if l, ok := parseLine(text); ok {
-			if digest, ok := r.digest(text); ok {
+			if digest, ok := r.digest(&l, text); ok {
 				c.include(l.id)
 				see(&l, digest)
 			} else {
@@ -256,7 +272,7 @@ func (r *Reader) chunkRows(c *chunk, ids exporter.Range, visit func(exporter.Ide
 		if !ok || l.id < ids.Lo || l.id > ids.Hi {
 			continue
 		}
-		if digest, ok := r.digest(text); ok {
+		if digest, ok := r.digest(&l, text); ok {
 			if err := visit(exporter.Identity{RunID: l.runID(), Seq: l.seq, EventID: l.id}, digest); err != nil {
 				return err
 			}

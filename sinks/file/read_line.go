@@ -64,6 +64,20 @@ func parseLine(text []byte) (l line, ok bool) {
 	return l, err1 == nil && err2 == nil
 }
 
+// cutRun cuts the columns of the run out of a line. A line that has none is all
+// head.
+func cutRun(text []byte) (head, columns, tail []byte) {
+	i := bytes.Index(text, []byte(`,"tenant_id":`))
+	if i < 0 {
+		return text, nil, nil
+	}
+	n := bytes.Index(text[i:], []byte(`,"payload":`))
+	if n < 0 {
+		return text, nil, nil
+	}
+	return text[:i], text[i : i+n], text[i+n:]
+}
+
 func (l *line) runID() string {
 	if bytes.IndexByte(l.run, '\\') < 0 {
 		return string(l.run)

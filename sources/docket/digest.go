@@ -2,6 +2,7 @@ package docket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,9 @@ import (
 
 // Scanned is a row as Scan sees it. It is valid until the next one.
 type Scanned struct {
-	// Event is as a batch would hold it where the content was asked for and the
-	// filter keeps the row. Otherwise it has its identity only.
+	// Event is as a batch would hold it, but for the columns of its run, where the
+	// content was asked for and the filter keeps the row. Otherwise it has its
+	// identity only.
 	Event    exporter.Event
 	Kept     bool // the filter keeps it
 	Poison   bool // no sink can be given it
@@ -41,13 +43,7 @@ func (s *Source) Scan(ctx context.Context, ids exporter.Range, at exporter.Posit
 		if _, err := s.verify(ctx, t, at.High, around.now); err != nil {
 			return err
 		}
-		joined := !s.filters.Tenants.all() || !s.filters.Graphs.all()
-		var ask []statement
-		found := runs{}
-		if content && !joined {
-			ask = append(ask, s.scanRunsStatement(ids, found))
-		}
-		return t.run(ctx, append(ask, s.scanStatement(ids, content, joined, found, visit))...)
+		return t.run(ctx, s.scanStatement(ids, content, visit))
 	})
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "57014" {
 		return fmt.Errorf("%w: %w", ErrScanTooLong, err)
@@ -59,42 +55,47 @@ func (s *Source) Scan(ctx context.Context, ids exporter.Range, at exporter.Posit
 var ErrScanTooLong = errors.New("the scan took too long")
 
 // The last checkpoint of a run is told by its encoded metadata, whose map holds
-// this key and this value side by side.
+// this key and this value side by side. What is searched begins with the key's
+// length, a byte that is rare there.
 const (
 	checkpoint = "checkpoint_committed"
-	terminal   = "m\x00\x00\x00\x10wake_disposition" + "m\x00\x00\x00\x08terminal"
+	terminal   = "\x10wake_disposition" + "m\x00\x00\x00\x08terminal"
 )
 
 var terminalCheckpoint = fmt.Sprintf(`e.type = '%s' AND position('\x%x'::bytea IN e.metadata) > 0`, checkpoint, terminal)
 
-func (s *Source) scanStatement(ids exporter.Range, content, joined bool, found runs, visit func(*Scanned) error) statement {
+// scanColumns are those of a row with its content, up to payload and metadata.
+const scanColumns = `e.id, e.run_id, e.seq, e.type, e.step, e.node_id, e.channel_id, e.task_id, e.occurred_at, e.inserted_at`
+
+// scanStatement sends no more than is needed: with a filter each row ends with
+// whether it is kept, and what its metadata would tell otherwise.
+func (s *Source) scanStatement(ids exporter.Range, content bool, visit func(*Scanned) error) statement {
 	condition, patterns := s.filters.condition(3)
-	if condition == "" {
-		condition = "true"
+	var columns string
+	switch {
+	case !content:
+		columns = `e.id, e.run_id, e.seq, ` + cmp.Or(condition, "true") + `, ` + terminalCheckpoint
+	case condition == "":
+		columns = scanColumns + `, e.payload, e.metadata`
+	default:
+		columns = scanColumns + `, CASE WHEN ` + condition + ` THEN e.payload END, CASE WHEN ` + condition + ` THEN e.metadata END, ` +
+			condition + `, CASE WHEN NOT (` + condition + `) THEN ` + terminalCheckpoint + ` END`
 	}
-	columns, join := `NULL::text AS tenant_id, NULL::text AS graph_id, NULL::text AS graph_hash`, ""
-	if joined {
-		columns, join = `r.tenant_id, r.graph_id, r.graph_hash`, ` LEFT JOIN `+s.table.runs+` r ON r.run_id = e.run_id`
+	sql := `SELECT ` + columns + ` FROM ` + s.table.events + ` e`
+	if !s.filters.Tenants.all() || !s.filters.Graphs.all() {
+		sql += ` LEFT JOIN ` + s.table.runs + ` r ON r.run_id = e.run_id`
 	}
-	sql := `SELECT e.id, e.run_id, e.seq, ` + condition + `, ` + terminalCheckpoint
-	if content {
-		sql = `SELECT p.id, true, p.keep, p.run_id, p.seq, p.type, p.step, p.node_id, p.channel_id, p.task_id,
-			p.tenant_id, p.graph_id, p.graph_hash, p.occurred_at, p.inserted_at,
-			CASE WHEN p.keep THEN p.payload END, CASE WHEN p.keep THEN p.metadata END, p.terminal
-			FROM (SELECT e.*, ` + condition + ` AS keep, ` + columns + `, CASE WHEN NOT (` + condition + `) THEN ` + terminalCheckpoint + ` END AS terminal`
+	st := statement{
+		sql:    sql + ` WHERE e.id BETWEEN $1::int8 AND $2::int8`,
+		values: scanned(ids), types: []uint32{pgtype.Int8OID, pgtype.Int8OID},
 	}
-	sql += ` FROM ` + s.table.events + ` e` + join + ` WHERE e.id BETWEEN $1::int8 AND $2::int8`
-	if content {
-		sql += `) p`
-	}
-	st := statement{sql: sql, values: scanned(ids), types: []uint32{pgtype.Int8OID, pgtype.Int8OID}}
 	for _, p := range patterns {
 		st.values, st.types = append(st.values, []byte(p)), append(st.types, pgtype.TextArrayOID)
 	}
 	st.read = func(rr *pgconn.ResultReader) error {
 		var row Scanned
 		for rr.NextRow() {
-			if err := s.scanRow(&row, rr.Values(), content, joined, found); err != nil {
+			if err := s.scanRow(&row, rr.Values(), content); err != nil {
 				_, _ = rr.Close()
 				return err
 			}
@@ -113,47 +114,50 @@ func scanned(ids exporter.Range) [][]byte {
 	return [][]byte{strconv.AppendInt(nil, ids.Lo, 10), strconv.AppendInt(nil, ids.Hi, 10)}
 }
 
-func (s *Source) scanRow(row *Scanned, v [][]byte, content, joined bool, found runs) error {
-	run, seq, keep := 1, 2, 3
-	if content {
-		keep, run, seq = 2, 3, 4
+func (s *Source) scanRow(row *Scanned, v [][]byte, content bool) error {
+	const payload, keep = 10, 12
+	*row = Scanned{Kept: true}
+	switch {
+	case !content:
+		row.Kept = boolAt(v[3])
+	case len(v) > keep:
+		row.Kept = boolAt(v[keep])
 	}
-	*row = Scanned{Kept: boolAt(v[keep])}
 	if !content || !row.Kept {
 		row.Terminal = boolAt(v[len(v)-1])
-		row.Event.ID, row.Event.RunID, row.Event.Seq = int8At(v[0]), string(v[run]), int8At(v[seq])
+		row.Event.ID, row.Event.RunID, row.Event.Seq = int8At(v[0]), string(v[1]), int8At(v[2])
 		return nil
 	}
 	s.scanned.reset()
-	rejection, err := s.decode(&row.Event, v, &s.scanned)
+	rejection, err := s.decode(&row.Event, [][]byte{ // as in pageColumns
+		v[0], nil, nil, v[1], v[2], v[3], v[4], v[5], v[6], v[7], nil, nil, nil, v[8], v[9], v[payload], v[payload+1],
+	}, &s.scanned)
 	if err != nil {
 		return err
 	}
 	row.Poison = rejection != nil
-	row.Terminal = row.Event.Type == checkpoint && bytes.Contains(v[16], []byte(terminal))
-	if r := found[row.Event.RunID]; r != nil && !joined {
-		row.Event.TenantID, row.Event.GraphID, row.Event.GraphHash = r.tenantID, r.graphID, r.graphHash
-	}
+	row.Terminal = row.Event.Type == checkpoint && bytes.Contains(v[payload+1], []byte(terminal))
 	return nil
 }
 
-// scanRunsStatement reads the run columns of the rows within ids, once for each
-// run. It comes before the rows: then a run that is missing has been deleted,
-// and its rows with it.
-func (s *Source) scanRunsStatement(ids exporter.Range, into runs) statement {
-	return statement{
-		sql: `SELECT run_id, tenant_id, graph_id, graph_hash FROM ` + s.table.runs + `
-			WHERE run_id = ANY (ARRAY(SELECT DISTINCT e.run_id FROM ` + s.table.events + ` e WHERE e.id BETWEEN $1::int8 AND $2::int8))`,
-		values: scanned(ids), types: []uint32{pgtype.Int8OID, pgtype.Int8OID},
-		read: func(rr *pgconn.ResultReader) error {
-			for rr.NextRow() {
-				v := rr.Values()
-				into[string(v[0])] = &run{true, textOf(v[1]), textOf(v[2]), textOf(v[3])}
-			}
-			_, err := rr.Close()
-			return err
-		},
+// RunColumns calls visit with the columns of those of the runs that exist, as
+// an event that has its run's columns only. Asking for them once for each run
+// costs the server a quarter of what joining them to each row does.
+func (s *Source) RunColumns(ctx context.Context, ids []string, visit func(*exporter.Event)) error {
+	found := make(runs, len(ids))
+	for _, id := range ids {
+		found[id] = &run{}
 	}
+	err := s.read(ctx, func(ctx context.Context, t *tx) error { return t.run(ctx, s.runsStatement(found)) })
+	if err != nil {
+		return fmt.Errorf("read %d runs: %w", len(ids), err)
+	}
+	for id, r := range found {
+		if r.found {
+			visit(&exporter.Event{RunID: id, TenantID: r.tenantID, GraphID: r.graphID, GraphHash: r.graphHash})
+		}
+	}
+	return nil
 }
 
 // NextID returns the lowest visible id within ids; found is false when there is none.

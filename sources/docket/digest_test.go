@@ -2,6 +2,7 @@ package docket_test
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
-// A scan sees the events of a batch, each as the batch holds it.
+// A scan sees the events of a batch, each as the batch holds it but for the
+// columns of its run, which RunColumns reads.
 func TestScanSeesWhatABatchHolds(t *testing.T) {
 	acme, err := docket.ParseFilter("*")
 	if err != nil {
@@ -28,9 +30,11 @@ func TestScanSeesWhatABatchHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := d.poll()
-			want := map[int64]string{}
-			for i := range b.Events {
-				want[b.Events[i].ID] = string(b.Events[i].AppendJSON(nil))
+			want, runs := map[int64]string{}, map[string]exporter.Event{}
+			for _, e := range b.Events {
+				runs[e.RunID] = exporter.Event{RunID: e.RunID, TenantID: e.TenantID, GraphID: e.GraphID, GraphHash: e.GraphHash}
+				e.TenantID, e.GraphID, e.GraphHash = exporter.Text{}, exporter.Text{}, exporter.Text{}
+				want[e.ID] = string(e.AppendJSON(nil))
 			}
 			scan := docket.New(d.pool, o)
 			for _, content := range []bool{true, false} {
@@ -49,6 +53,15 @@ func TestScanSeesWhatABatchHolds(t *testing.T) {
 				if err != nil || rows != 2000 || kept != len(want) || kept == 0 {
 					t.Errorf("%d rows, %d kept of %d, %v", rows, kept, len(want), err)
 				}
+			}
+			seen := 0
+			err := scan.RunColumns(t.Context(), append(slices.Collect(maps.Keys(runs)), "no such run"), func(e *exporter.Event) {
+				if seen++; string(e.AppendJSON(nil)) != string(new(runs[e.RunID]).AppendJSON(nil)) {
+					t.Errorf("run %+v", e)
+				}
+			})
+			if err != nil || seen != len(runs) {
+				t.Errorf("%d runs of %d, %v", seen, len(runs), err)
 			}
 		})
 	}
