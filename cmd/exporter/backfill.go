@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -118,6 +119,15 @@ func (f *backfillFlags) read(cmd *cobra.Command) error {
 			return usage(fmt.Errorf("--%s: %w", x.flag, err))
 		}
 		*x.into = patterns
+	}
+	for i, run := range f.spec.Runs {
+		if !strings.HasPrefix(run, "=") {
+			continue
+		}
+		if strings.HasSuffix(run, "*") {
+			return usage(fmt.Errorf("--runs: %q starts with = and is open at its end; write its runs out", run))
+		}
+		f.spec.Runs[i] = "=" + run // this one, and not the run behind the sign
 	}
 	if f.change.Reason == "" {
 		f.change.Reason = "backfill " + f.spec.String()

@@ -390,6 +390,20 @@ func TestReplayRun(t *testing.T) {
 	}
 }
 
+// The sign that marks a run's whole id within is part of an id from outside.
+func TestBackfillOfARunWithASign(t *testing.T) {
+	s := newSite(t)
+	s.insert("=a", 2)
+	s.insert("a", 3)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	from := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--name", "signed", "--runs"}
+	command(t, s.env, append(from, "=a*")...).want(t, exitUsage, "write its runs out")
+	command(t, s.env, append(from, "=a")...).want(t, exitOK, "runs =a", "2 events sent")
+	if got := s.lines("signed"); !slices.Equal(got, []string{"=a/1", "=a/2"}) {
+		t.Errorf("sent %v", got)
+	}
+}
+
 // Dead letters of a backfill go through its consumer's sink.
 func TestDeadLettersOfABackfill(t *testing.T) {
 	s := newSite(t)
