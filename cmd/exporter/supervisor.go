@@ -252,7 +252,7 @@ func (s *supervisor) heartbeat() cursor.Heartbeat {
 	switch {
 	case p.Err != nil:
 		h.LastError = p.Err.Error()
-	case p.Held:
+	case p.Held && len(p.Blocked) > 0: // a backfill also waits out of consideration
 		h.LastError = heldText(p.Blocked)
 	}
 	return h
