@@ -20,7 +20,7 @@ type Consumer struct {
 
 	HighID     int64          // the id up to which everything is done, but for open ids
 	OpenHoles  int            // ranges of open ids at or below HighID
-	OldestHole *time.Duration // since the oldest open id is known to be open; 0 when none is
+	OldestHole *time.Duration // since the oldest open id is known to be open; 0 when none is, nil while no owner looks
 
 	Owned   bool          // a process holds its lease
 	Epoch   int64         // number of the last ownership

@@ -25,7 +25,7 @@ func newSeries() series {
 
 	consumer("position_high_id", "Id up to which every event is done, but for open ids.")
 	consumer("open_holes", "Ranges of ids below position_high_id that were handed out and may still appear.")
-	consumer("oldest_hole_seconds", "How long the oldest open id is known to be open; 0 when none is.")
+	consumer("oldest_hole_seconds", "How long the oldest open id is known to be open; 0 when none is, absent while nobody owns the consumer and looks.")
 
 	consumer("consumer_owned", "1 when a process owns the consumer.")
 	consumer("consumer_epoch", "Number of the last ownership; each claim raises it.")

@@ -228,7 +228,7 @@ SELECT c.name AS consumer,
        c.high_id,
        coalesce(h.ranges, 0) AS open_ranges,
        coalesce(h.ids, 0) AS open_ids,
-       c.oldest_hole_at,
+       CASE WHEN c.lease_until >= clock_timestamp() THEN c.oldest_hole_at END AS oldest_hole_at,
        c.batch,
        c.attempts,
        c.intent_events AS events_in_flight,
@@ -278,14 +278,14 @@ SELECT c.name AS consumer,
        lower(r) AS first_id,
        upper(r) - 1 AS last_id,
        upper(r) - lower(r) AS ids,
-       c.oldest_hole_at AS oldest_since,
-       (SELECT string_agg(concat_ws(' ', coalesce('prepared ' || (h->>'gid'), 'pid ' || (h->>'pid'), 'transaction ' || (h->>'transaction')),
+       CASE WHEN c.lease_until >= clock_timestamp() THEN c.oldest_hole_at END AS oldest_since,
+       CASE WHEN c.lease_until >= clock_timestamp() THEN (SELECT string_agg(concat_ws(' ', coalesce('prepared ' || (h->>'gid'), 'pid ' || (h->>'pid'), 'transaction ' || (h->>'transaction')),
                                     h->>'application', h->>'user', h->>'state', 'since ' || (h->>'since')), '; ')
-          FROM jsonb_array_elements(c.holders) AS h) AS held_by,
+          FROM jsonb_array_elements(c.holders) AS h) END AS held_by,
        c.holders
   FROM @schema@.consumers c
  CROSS JOIN LATERAL unnest(c.holes) AS r;
-COMMENT ON VIEW @schema@.export_holes IS 'One row per range of open ids. held_by are the transactions that keep ids of the consumer open, oldest_since is when the oldest of its ranges is known to be open; both are of the consumer, not of the range.';
+COMMENT ON VIEW @schema@.export_holes IS 'One row per range of open ids. held_by are the transactions that keep ids of the consumer open, oldest_since is when the oldest of its ranges is known to be open; both are of the consumer, not of the range, and NULL while no owner looks.';
 
 CREATE VIEW @schema@.export_losses AS
 SELECT l.id, l.consumer, c.uid IS NULL AS consumer_removed, l.kind,

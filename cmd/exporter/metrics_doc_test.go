@@ -38,7 +38,8 @@ was read is shown again for 1 to 30 seconds, the longer the slower reading is.
 
 What is unknown has no sample; it is never 0. When Docket's database does not
 answer, the lag, the headroom and the rates are missing; when the exporter's own
-does not, all of it is but ` + "`lag_collected_timestamp_seconds`" + `. Rates come with the
+does not, all of it is but ` + "`lag_collected_timestamp_seconds`" + ` and what begins
+with ` + "`retention_`" + `. Rates come with the
 second reading. A backfill has no headroom, no loss_eta_seconds, no losses and
 no unowned_seconds; once it is finished it has no samples.
 

@@ -171,7 +171,10 @@ func consumerOf(k *cursor.Status, scope *cursor.Scope) lag.Consumer {
 		LossesOpen: k.Losses, LostEvents: scope.LostEvents, OldestHole: new(time.Duration),
 	}
 	if c.OpenHoles > 0 {
-		c.OldestHole = since(k.OldestHoleAt) // unknown until the owner's next heartbeat
+		c.OldestHole = nil // unknown until the owner's next heartbeat, and while nobody looks
+		if k.LeaseLive {
+			c.OldestHole = since(k.OldestHoleAt)
+		}
 	}
 	if k.Paused != nil {
 		c.Paused = k.Paused.Reason

@@ -158,6 +158,9 @@ func sentenceOf(text string) string {
 
 func holeNotice(r *consumerReport) notice {
 	n := notice{Kind: "info", Title: plural(r.OpenIDs, "id") + " open", Lines: []string{"Handed out and not committed yet; delivered when they are. Nothing waits for them."}}
+	if r.Unowned != nil {
+		n.Title, n.Lines[0] = n.Title+" when it was last owned", "What became of them is found out when it is owned again."
+	}
 	if r.OldestHoleAt != nil {
 		n.Title += ", the oldest for " + strings.TrimSuffix(ago(r.now, r.OldestHoleAt), " ago")
 	}

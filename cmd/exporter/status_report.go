@@ -159,7 +159,7 @@ func reportOf(s *cursor.Status, db DatabaseConfig) consumerReport {
 		Consumer: s.Name, UID: s.UID, Kind: s.Kind, State: s.State(),
 		Owner: s.Owner, LeaseUntil: s.LeaseUntil,
 		Position: s.Position.String(), High: s.Position.High,
-		OpenIDs: s.Position.Holes.Count(), OpenRanges: len(s.Position.Holes), OldestHoleAt: s.OldestHoleAt,
+		OpenIDs: s.Position.Holes.Count(), OpenRanges: len(s.Position.Holes),
 		Batch: s.Batch, EventsAccepted: s.EventsAccepted,
 		CaughtUpAt: s.CaughtUpAt, AcceptedAt: s.AcceptedAt, PolledAt: s.PolledAt,
 		LastError: s.LastError, LastErrorAt: s.LastErrorAt,
@@ -171,8 +171,8 @@ func reportOf(s *cursor.Status, db DatabaseConfig) consumerReport {
 			r.ProgressAt = at
 		}
 	}
-	if len(s.Position.Holes) > 0 {
-		r.Holders = s.Holders
+	if s.LeaseLive && len(s.Position.Holes) > 0 { // else nobody looks whether they still are
+		r.OldestHoleAt, r.Holders = s.OldestHoleAt, s.Holders
 	}
 	if s.Intent != nil {
 		r.InFlight, r.Attempt = s.Intent.Events, s.Intent.Attempt

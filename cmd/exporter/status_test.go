@@ -134,6 +134,39 @@ func TestStatusAndViewsAgree(t *testing.T) {
 	}
 }
 
+// Whom an owner saw keep ids open may have ended since it stopped looking: his
+// process id may be somebody else's by now, so nobody is told to end it.
+func TestNobodyIsBlamedOnceNobodyLooks(t *testing.T) {
+	env, store, feed := stateful(t)
+	hole := time.Minute
+	err := feed.Renew(t.Context(), cursor.Heartbeat{Oldest: &hole, Holders: []exporter.Holder{{Transaction: "5/16", PID: 4711, Since: time.Now()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, env, "status").want(t, exitOK, "pid 4711", "pg_terminate_backend(4711)")
+	if err := feed.Release(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"cursor", "show", "feed"}} {
+		r := command(t, env, args...)
+		r.want(t, exitOK, "120345-{[120300,120301]}")
+		if strings.Contains(r.stdout, "4711") || strings.Contains(r.stdout, "oldest_hole_at") {
+			t.Errorf("%s:\n%s", args, r.stdout)
+		}
+	}
+	pool := pgtest.Pool(t, env["DOCKET_DATABASE_URL"])
+	if n := pgtest.Value[int](t, pool, `SELECT count(*) FROM docket_export.export_holes WHERE consumer = 'feed' AND held_by IS NULL AND oldest_since IS NULL`); n != 1 {
+		t.Errorf("the view blames somebody, or has no hole")
+	}
+	k, err := store.Get(t.Context(), "feed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := consumerOf(&k, &cursor.Scope{}); c.OldestHole != nil || c.OpenHoles != 1 {
+		t.Errorf("%d holes, the oldest open for %v", c.OpenHoles, c.OldestHole)
+	}
+}
+
 // On a terminal states have colours, unless NO_COLOR is set, and --watch shows
 // the next reading in the place of the last one.
 func TestStatusOnATerminal(t *testing.T) {
