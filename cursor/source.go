@@ -34,13 +34,10 @@ func (s *Store) CheckSource(ctx context.Context, docketSchema string, systemID i
 	if err != nil || bound == nil {
 		return err
 	}
-	switch {
-	case bound.DocketSchema != docketSchema:
-		return &exporter.PauseError{
-			Reason: exporter.PausedSourceChanged,
-			Detail: fmt.Sprintf("the exporter's schema belongs to Docket's schema %q, not to %q: set EXPORT_SCHEMA to another schema for it", bound.DocketSchema, docketSchema),
-		}
-	case bound.System != systemID:
+	if err := bound.checkSchema(docketSchema); err != nil {
+		return err
+	}
+	if bound.System != systemID {
 		return &exporter.PauseError{
 			Reason: exporter.PausedSourceChanged,
 			Detail: fmt.Sprintf("Docket's server has system identifier %d, the positions kept here belong to %d: it was restored, replaced or upgraded, or DOCKET_DATABASE_URL points elsewhere; "+
@@ -48,6 +45,27 @@ func (s *Store) CheckSource(ctx context.Context, docketSchema string, systemID i
 		}
 	}
 	return nil
+}
+
+// CheckSchema compares only Docket's schema name, for which Docket's database
+// need not be read: its error is that of BindSource.
+func (s *Store) CheckSchema(ctx context.Context, docketSchema string) error {
+	bound, err := s.Source(ctx)
+	if err != nil || bound == nil {
+		return err
+	}
+	return bound.checkSchema(docketSchema)
+}
+
+func (b *Bound) checkSchema(docketSchema string) error {
+	if b.DocketSchema == docketSchema {
+		return nil
+	}
+	return &exporter.PauseError{
+		Reason: exporter.PausedSourceChanged,
+		Detail: fmt.Sprintf("the exporter's schema belongs to Docket's schema %q, not to %q: correct DOCKET_SCHEMA, or set EXPORT_SCHEMA to another schema for it",
+			b.DocketSchema, docketSchema),
+	}
 }
 
 const insertSource = `

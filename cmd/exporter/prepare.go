@@ -57,6 +57,10 @@ func (e *engine) prepareOnce(ctx context.Context) error {
 	if err := migrations.Check(ctx, e.export, e.config.Database.ExportSchema); err != nil {
 		return explainDatabase(err)
 	}
+	// Before Docket's tables are waited for: a mistyped schema will never have them.
+	if err := e.store.CheckSchema(ctx, e.config.Database.DocketSchema); err != nil {
+		return explainDatabase(err)
+	}
 	if err := e.verifySource(ctx); err != nil {
 		return err
 	}

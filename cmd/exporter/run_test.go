@@ -526,6 +526,8 @@ func TestRunRefusesAnotherDocketSchema(t *testing.T) {
 	if err := docketsim.Install(t.Context(), s.pool, "acme"); err != nil {
 		t.Fatal(err)
 	}
+	s.env["DOCKET_SCHEMA"] = "pulic" // has no tables to wait for
+	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "pulic": correct DOCKET_SCHEMA`)
 	s.env["DOCKET_SCHEMA"] = "acme"
 	command(t, s.env, "check").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`)
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`, "EXPORT_SCHEMA")
