@@ -54,7 +54,8 @@ func (s *Store) Set(ctx context.Context, name string, to exporter.Position, take
 }
 
 // Rename gives a consumer that nobody owns another name, also in its dead
-// letters and losses. It stays the same consumer: its uid does not change.
+// letters and losses. It stays the same consumer: its uid does not change. A name
+// that another consumer has is ErrExists.
 func (s *Store) Rename(ctx context.Context, name, to, by, reason string) error {
 	changed, err := s.exec(ctx, audited(
 		`c.name = $4::text AND `+notOwned,
@@ -63,7 +64,7 @@ func (s *Store) Rename(ctx context.Context, name, to, by, reason string) error {
 		`lost AS (UPDATE {losses} l SET consumer = $5::text FROM after WHERE l.consumer_uid = after.uid)`,
 	), by, "rename", reason, name, to)
 	if hasCode(err, uniqueViolation) {
-		return fmt.Errorf("rename consumer %s: there is a consumer %s already", name, to)
+		return fmt.Errorf("rename consumer %s to %s: %w", name, to, ErrExists)
 	}
 	return s.judge(ctx, "rename", name, changed, nameError(to, err), nil)
 }
@@ -154,12 +155,14 @@ func nameError(name string, err error) error {
 }
 
 // Pause stops the consumer on its owner's account, with the owner as the one
-// who did it. The lease stays until Release. It succeeds when the consumer is
+// who did it. The lease stays until Release, and what the consumer was stuck on
+// before is forgotten: the pause says what it is stuck on now. It succeeds when the consumer is
 // paused already, and returns exporter.ErrFenced to a stale owner.
 func (c *Cursor) Pause(ctx context.Context, why *exporter.PauseError) error {
 	changed, err := c.store.exec(ctx, audited(
 		`c.uid = $4::text::uuid AND c.epoch = $5::bigint AND c.paused_at IS NULL`,
-		`paused_at = clock_timestamp(), paused_by = $1::text, paused_reason = $6::text, paused_detail = $3::text`,
+		`paused_at = clock_timestamp(), paused_by = $1::text, paused_reason = $6::text, paused_detail = $3::text,
+         last_error = NULL, last_error_at = NULL`,
 	), c.owner, "pause", why.Detail, c.uid, c.epoch, why.Reason)
 	if err == nil && !changed {
 		err = c.settlePause(ctx)

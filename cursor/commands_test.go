@@ -108,7 +108,11 @@ func TestPauseAndResume(t *testing.T) {
 		if !state.Position.Equal(exporter.Position{}) || state.Intent == nil {
 			t.Errorf("a pause moved the cursor: %+v", state)
 		}
+		must(t, c.Renew(ctx, Heartbeat{LastError: "refused"}))
 		must(t, c.Pause(ctx, &exporter.PauseError{Reason: exporter.PausedSourceChanged, Detail: "because"}))
+		if s := f.status(); s.LastError != "" || s.LastErrorAt != nil {
+			t.Errorf("paused, and still stuck on %q", s.LastError)
+		}
 		if who, command, _, _, _ := f.audit(); who != "a" || command != "pause" {
 			t.Errorf("audit says %s %s", who, command)
 		}
@@ -191,7 +195,7 @@ func TestRenameAndRemove(t *testing.T) {
 		}
 		must(t, c.Release(ctx, false))
 		f.create("other")
-		if err := f.Rename(ctx, "feed", "other", "eve", "because"); err == nil || !strings.Contains(err.Error(), "there is a consumer other already") {
+		if err := f.Rename(ctx, "feed", "other", "eve", "because"); err == nil || !strings.Contains(err.Error(), "there is a consumer of that name already") {
 			t.Errorf("rename to a name that is taken: %v", err)
 		}
 		if err := f.Rename(ctx, "feed", "Fed!", "eve", "because"); err == nil || !strings.Contains(err.Error(), `consumer name "Fed!"`) {
