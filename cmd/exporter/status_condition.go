@@ -162,9 +162,14 @@ func (r *consumerReport) next() (all []advice) {
 	add := func(text string, run ...string) { all = append(all, advice{text, run}) }
 	name := r.Consumer
 	resume := "exporter consumer resume " + name + " --reason TEXT"
+	if text := r.deletionWords(); text != "" {
+		add(text)
+	}
 	switch {
 	case r.State == cursor.Finished:
-	case r.Kind == cursor.Backfill && (r.Paused != nil || r.State == cursor.Unowned):
+	case r.Kind == cursor.Backfill && r.Paused != nil:
+		add("see what it waits for, and when it may go on", "exporter backfill show "+name, "exporter backfill resume "+name+" --reason TEXT")
+	case r.Kind == cursor.Backfill && r.State == cursor.Unowned:
 		add("see what it waits for", "exporter backfill show "+name)
 	case r.Paused != nil && r.Paused.Reason == exporter.PausedByPerson:
 		add("when it may go on", resume)
@@ -192,6 +197,18 @@ func (r *consumerReport) next() (all []advice) {
 		add("nothing waits for the open ids; if what holds them is stuck, in Docket's database", endHolder(r.Holders[0]))
 	}
 	return all
+}
+
+// deletionWords say that Docket deletes what a consumer that does not run has
+// not read; empty while that is far off.
+func (r *consumerReport) deletionWords() string {
+	if r.Kind == cursor.Backfill || r.Paused == nil && r.State != cursor.Unowned || r.Headroom == nil || *r.Ratio >= criticalRatio {
+		return ""
+	}
+	if *r.Headroom <= 0 {
+		return "first of all: events that it has not read are older than Docket keeps them, since " + rough(-*r.Headroom) + "; Docket deletes them, and more with every minute until it runs"
+	}
+	return "soon: in " + rough(*r.Headroom) + " Docket begins to delete events that it has not read"
 }
 
 // endHolder is the statement that ends a transaction.

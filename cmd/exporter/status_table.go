@@ -223,7 +223,7 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 	if r.LastError != "" {
 		add("error    %s: %s", ago(r.now, r.LastErrorAt), oneLine(r.LastError))
 	}
-	if r.InFlight > 0 && r.Attempt > 1 {
+	if r.InFlight > 0 && r.Attempt > 1 && r.State == cursor.Running {
 		add("sending  batch %d, %s, attempt %d", r.Batch, plural(int64(r.InFlight), "event"), r.Attempt)
 	}
 	if r.OpenIDs > 0 {

@@ -271,6 +271,39 @@ func TestStatusConditions(t *testing.T) {
 	}
 }
 
+// Whoever may let a consumer go on is told first what waiting costs.
+func TestStatusTellsOfDeletionFirst(t *testing.T) {
+	kept := 1000.0
+	for _, x := range []struct {
+		report consumerReport
+		left   float64
+		first  string
+	}{
+		{consumerReport{State: "paused", Paused: &pauseReport{Reason: "operator"}}, 120, "in 2m Docket begins to delete"},
+		{consumerReport{State: "paused", Paused: &pauseReport{Reason: "sink"}}, -120, "older than Docket keeps them, since 2m; Docket deletes"},
+		{consumerReport{State: "unowned"}, -120, "older than Docket keeps them, since 2m; Docket deletes"},
+		{consumerReport{State: "paused", Paused: &pauseReport{Reason: "operator"}}, 500, "when it may go on"},
+		{consumerReport{State: "running", LastError: "refused"}, 120, "see whether sink"},
+	} {
+		ratio := x.left / kept
+		x.report.Headroom, x.report.Ratio = &x.left, &ratio
+		if all := x.report.next(); len(all) == 0 || !strings.Contains(all[0].Text, x.first) {
+			t.Errorf("%s with %v s left: %v, want first %q", x.report.State, x.left, all, x.first)
+		}
+	}
+}
+
+// Nobody sends what is in flight of a consumer that nobody owns.
+func TestStatusOfAPausedBatch(t *testing.T) {
+	for state, sends := range map[string]bool{"running": true, "paused": false, "unowned": false} {
+		var b strings.Builder
+		writeDetails(&b, &consumerReport{State: state, Batch: 2, InFlight: 3, Attempt: 8, LastError: "refused"})
+		if strings.Contains(b.String(), "sending") != sends {
+			t.Errorf("%s: %s", state, &b)
+		}
+	}
+}
+
 func TestStatusNumbers(t *testing.T) {
 	for want, s := range map[string]float64{
 		"0s": 0, "0.4s": 0.42, "9s": 9, "59s": 59.9, "1m": 60, "3m 20s": 200, "4h 12m": 15120, "13d 4h": 13*86400 + 4*3600 + 59, "14d": 14 * 86400, "-2m": -120,
