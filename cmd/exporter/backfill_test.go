@@ -134,6 +134,7 @@ func TestBackfillRefuses(t *testing.T) {
 		{append(from, "--types", "run_*"), "selects nothing that analytics exports"},
 		{append(from, "--types", "a*b"), "--types"},
 		{append(from, "--runs", ""), "--runs is empty"}, // of a shell's empty variable; not all runs
+		{append(from, "--runs", "nope,r*"), `--runs: no place in the events: run "nope" has no events`},
 		{append(from, "--to", ""), "--to is empty"},
 		{append(from, "--rate", "many"), "is not a rate"},
 		{append(from, "--name", "analytics"), "needs a name of its own"},
@@ -229,6 +230,33 @@ func TestFromBackfillToLive(t *testing.T) {
 	s.await("analytics", 21)
 	c.kill()
 	wantOnce(t, append(s.lines(begun(t, r)), s.delivered("analytics")...), 61)
+}
+
+// A backfill that a person pauses gives its lease up, so that it goes on at
+// once when it is called again.
+func TestPausedBackfillIsFree(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.insert("a", 60)
+	s.env["EXPORTER_LEASE_TTL"] = "60s"
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	ask := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--rate", "20/s"}
+	c := start(t, s.env, "", ask...)
+	var name string
+	pgtest.Until(t, 20*time.Second, "the backfill to begin", func() bool {
+		name = pgtest.Value[string](t, s.pool, `SELECT coalesce(max(name), '') FROM docket_export.consumers WHERE kind = 'backfill' AND owner IS NOT NULL`)
+		return name != ""
+	})
+	command(t, s.env, "backfill", "pause", name, "--reason", "busy").want(t, exitOK, "is paused")
+	if code := c.wait(20 * time.Second); code != exitPerson {
+		t.Errorf("exit code %d\n%s", code, c.stderr)
+	}
+	if at := s.status(name); at.Owner != "" || at.Paused == nil {
+		t.Fatalf("status %+v", at)
+	}
+	command(t, s.env, "backfill", "resume", name, "--reason", "calm").want(t, exitOK, "may go on")
+	command(t, s.env, ask...).want(t, exitOK, "is finished at 60")
+	wantOnce(t, s.lines(name), 60)
 }
 
 // A running exporter works on what was left to it, and pause, resume and cancel

@@ -319,12 +319,16 @@ func TestConsumersDoNotDisturbEachOther(t *testing.T) {
 func TestPauseAndResumeARunningConsumer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.env["EXPORTER_LEASE_TTL"] = "60s"
 	s.insert("r", 2)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 2)
 	command(t, s.env, "consumer", "pause", "analytics", "--reason", "the warehouse moves").want(t, exitOK)
+	pgtest.Until(t, 10*time.Second, "the lease to be given up", func() bool { return s.status("analytics").Owner == "" })
 	pgtest.Until(t, 10*time.Second, "the owner to stop", func() bool { return strings.Contains(c.stderr.String(), "the warehouse moves") })
+	if text := c.stderr.String(); strings.Contains(text, "lease was not given up") {
+		t.Error(text)
+	}
 	s.insert("r", 2)
 	command(t, s.env, "status").want(t, exitPerson, "paused", "the warehouse moves")
 	if n := len(s.delivered("analytics")); n != 2 {
@@ -528,6 +532,7 @@ func TestRunRefusesAnotherDocketSchema(t *testing.T) {
 	}
 	s.env["DOCKET_SCHEMA"] = "pulic" // has no tables to wait for
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "pulic": correct DOCKET_SCHEMA`)
+	command(t, s.env, "status").want(t, exitOK, `belongs to Docket's schema "public", not to "pulic"`)
 	s.env["DOCKET_SCHEMA"] = "acme"
 	command(t, s.env, "check").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`)
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`, "EXPORT_SCHEMA")

@@ -58,7 +58,7 @@ func (s *supervisor) run(work context.Context, stop <-chan struct{}) error {
 			return nil
 		}
 		if s.once && !errors.Is(err, exporter.ErrFenced) {
-			return fmt.Errorf("consumer %s: %w", s.consumer.Name, onceError(err))
+			return onceError(s.consumer.Name, err)
 		}
 		if time.Since(began) > time.Minute {
 			backoff.Reset()
@@ -100,6 +100,7 @@ func (s *supervisor) turn(work context.Context) error {
 	})
 	var pause *exporter.PauseError
 	if errors.As(err, &pause) {
+		pause.Detail = s.consumer.nameVariables(pause.Detail)
 		if perr := s.paused(own, pause); perr != nil {
 			err = errors.Join(err, perr)
 		}
@@ -107,7 +108,7 @@ func (s *supervisor) turn(work context.Context) error {
 	if err == nil {
 		err = s.conclude(own)
 	}
-	if !errors.Is(err, exporter.ErrFenced) {
+	if mayRelease(err) {
 		s.release(own, errors.Is(err, exporter.ErrAbandoned))
 	}
 	if err == nil && !s.once && !s.stopping() {
@@ -118,6 +119,14 @@ func (s *supervisor) turn(work context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// mayRelease reports whether the lease is still ours to give up after a turn
+// that ended with err: it also is when a person has paused the consumer. A sink
+// that still works keeps it until it expires.
+func mayRelease(err error) bool {
+	_, paused := errors.AsType[*cursor.PausedError](err)
+	return !errors.Is(err, exporter.ErrFenced) || paused && !errors.Is(err, errDeaf)
 }
 
 // mayLeave lets the balancer end the turn. The channel is closed then, with the
@@ -144,6 +153,9 @@ func (s *supervisor) mayLeave(from exporter.State) (leaving <-chan struct{}, end
 // patience is how long after the end of its context a pipeline may take to return.
 const patience = time.Second
 
+// errDeaf says that a sink does not return although its context has ended.
+var errDeaf = errors.New("its sink does not return")
+
 // bounded calls f, and leaves it behind when it does not return after ctx has
 // ended: a sink that is deaf to its context must not keep a lease or the process.
 func bounded(ctx context.Context, f func() error) error {
@@ -158,7 +170,7 @@ func bounded(ctx context.Context, f func() error) error {
 	case err := <-done:
 		return err
 	case <-time.After(patience):
-		return fmt.Errorf("%w, and its sink does not return: %w", exporter.ErrAbandoned, context.Cause(ctx))
+		return fmt.Errorf("%w, and %w: %w", exporter.ErrAbandoned, errDeaf, context.Cause(ctx))
 	}
 }
 
@@ -275,7 +287,7 @@ func heldText(open []exporter.Hole) string {
 func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error {
 	ctx, cancel := s.last()
 	defer cancel()
-	s.log.Error("paused: a person is needed", "reason", why.Reason, "detail", why.Detail,
+	s.log.Error(ownPause, "reason", why.Reason, "detail", why.Detail,
 		"then", thenCommand(s.consumer.Name, why))
 	return own.Pause(ctx, why)
 }
@@ -305,13 +317,21 @@ func (s *supervisor) last() (context.Context, context.CancelFunc) {
 // repeatAfter is when the reason why a consumer does not run is logged again.
 const repeatAfter = time.Minute
 
+// repeatPauseAfter is the same of a pause, which a person has decided about or
+// was told of by an alert.
+const repeatPauseAfter = 10 * time.Minute
+
 // remark is what was logged last, so that it is not said again at every try.
 type remark struct {
 	text string
 	at   time.Time
 }
 
-// judge logs why a turn ended, once a minute for each reason, and says how long to wait.
+// ownPause is the text of a pause of our own, which is logged when it is made.
+const ownPause = "paused: a person is needed"
+
+// judge logs why a turn ended, once a minute for each reason and a pause every
+// ten, and says how long to wait.
 func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) time.Duration {
 	var owned *cursor.OwnedError
 	var paused *cursor.PausedError
@@ -319,6 +339,7 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 	var panicked *exporter.PanicError
 	wait, level, what := backoff.Next(), slog.LevelWarn, "starting the consumer again"
 	args := []any{"err", err}
+	repeat, which := repeatAfter, ""
 	switch {
 	case errors.As(err, &panicked):
 		s.metrics.Panicked()
@@ -335,7 +356,9 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 	case errors.As(err, &paused):
 		wait, what = pauseInterval, "paused"
 		args = []any{"reason", paused.Reason, "detail", paused.Detail, "by", paused.By}
+		repeat, which = repeatPauseAfter, paused.At.String()
 	case errors.As(err, &pause):
+		*said = remark{ownPause, time.Now()}
 		return pauseInterval
 	case errors.Is(err, exporter.ErrFenced):
 		wait, what = claimInterval, "no longer the owner of the consumer"
@@ -343,7 +366,11 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 	if panicked == nil {
 		wait = min(wait, mostPatience)
 	}
-	if text := fmt.Sprint(what, args); text != said.text || panicked != nil || time.Since(said.at) > repeatAfter {
+	text := fmt.Sprint(what, args, which)
+	if said.text == ownPause && paused != nil && paused.By == s.config.Exporter.Replica {
+		said.text = text
+	}
+	if text != said.text || panicked != nil || time.Since(said.at) > repeat {
 		*said = remark{text, time.Now()}
 		s.log.Log(context.Background(), level, what, args...)
 	}
@@ -360,12 +387,14 @@ func (s *supervisor) stopping() bool {
 }
 
 // onceError gives a paused consumer the exit code of one.
-func onceError(err error) error {
-	var paused *cursor.PausedError
-	if errors.As(err, &paused) {
-		return needsPerson(err)
+func onceError(consumer string, err error) error {
+	if _, paused := errors.AsType[*cursor.PausedError](err); paused {
+		return needsPerson(err) // which names the consumer, as the next does
 	}
-	return err
+	if _, owned := errors.AsType[*cursor.OwnedError](err); owned {
+		return err
+	}
+	return fmt.Errorf("consumer %s: %w", consumer, err)
 }
 
 // report says how far a run with --once came.
