@@ -143,3 +143,13 @@ func (c PubSubConfig) sink() pubsub.Config {
 }
 
 var errNoSink = errors.New("no such sink")
+
+// nameVariables writes out the variables that a sink, which does not know how its
+// consumer is called, has named …_WEBHOOK_URL.
+func (c *ConsumerConfig) nameVariables(text string) string {
+	for _, kind := range []SinkKind{SinkFile, SinkClickHouse, SinkPubSub, SinkWebhook} {
+		own := strings.ToUpper(string(kind)) + "_"
+		text = strings.ReplaceAll(text, "…_"+own, c.Prefix()+own)
+	}
+	return text
+}

@@ -303,7 +303,7 @@ func TestWebhookPauses(t *testing.T) {
 	url, _ := answering(t, func(string, int, int) int { return int(status.Load()) })
 	s.webhook(url)
 	s.insert("a", 5)
-	command(t, s.env, "run", "--once").want(t, exitPerson, "401 Unauthorized", "_WEBHOOK_SECRETS")
+	command(t, s.env, "run", "--once").want(t, exitPerson, "401 Unauthorized", "one of CONSUMER_ANALYTICS_WEBHOOK_SECRETS,", "both sides are right")
 	if at := s.status("analytics"); at.Paused == nil || at.DeadLetters != 0 || at.Position.High != 0 {
 		t.Fatalf("status %+v", at)
 	}

@@ -73,7 +73,7 @@ func whatToDo(code int) string {
 	case code < 400:
 		return "redirects are not followed: set …_WEBHOOK_URL to where it leads"
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return "see that the receiver knows one of …_WEBHOOK_SECRETS, that …_WEBHOOK_AUTHORIZATION is right, and that both clocks are"
+		return "see that the receiver knows one of …_WEBHOOK_SECRETS, that …_WEBHOOK_AUTHORIZATION is right, and that the clocks of both sides are right"
 	case code == http.StatusNotFound || code == http.StatusGone || code == http.StatusMethodNotAllowed:
 		return "see that …_WEBHOOK_URL is the receiver's, and that it still wants events"
 	}
