@@ -9,6 +9,12 @@ import (
 // ErrNotFound says that there is no consumer of that name.
 var ErrNotFound = errors.New("no such consumer")
 
+// ErrExists says that there is a consumer of that name already.
+var ErrExists = errors.New("there is a consumer of that name already")
+
+// ErrNotOpen says of losses that nobody can accept them.
+var ErrNotOpen = errors.New("not open, or not of this consumer")
+
 // ErrFinished says that a backfill has ended.
 var ErrFinished = errors.New("the backfill is finished")
 

@@ -132,7 +132,7 @@ func (s *Store) AcceptLosses(ctx context.Context, name string, ids []int64, by, 
 			return err
 		}
 		if len(a.IDs) < len(ids) {
-			return fmt.Errorf("%d of the %d losses are not open, or not of this consumer", len(ids)-len(a.IDs), len(ids))
+			return fmt.Errorf("%d of the %d losses: %w", len(ids)-len(a.IDs), len(ids), ErrNotOpen)
 		}
 		err = tx.QueryRow(ctx, s.sql(`SELECT count(*) FROM {losses} WHERE consumer_uid = $1::text::uuid AND accepted_at IS NULL`), uid).Scan(&a.Left)
 		if err != nil || a.Left > 0 {
