@@ -157,7 +157,8 @@ func newAcceptLossCommand(p *process) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Int64SliceVar(&ids, "loss", nil, "the number of a loss, as `exporter cursor losses` shows it")
+	cmd.Flags().Int64SliceVar(&ids, "loss", nil, "number of a loss (`ID`), as exporter cursor losses shows it")
+	cmd.Flag("loss").DefValue = ""
 	cmd.Flags().BoolVar(&all, "all", false, "every loss that is open now")
 	cmd.Flags().StringVar(&by, "reviewed-by", "", "who has looked at them, for the audit (required)")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit (required)")
@@ -170,6 +171,9 @@ func acceptLosses(ctx context.Context, p *process, s *cursor.Store, name string,
 		return err
 	}
 	a, err := s.AcceptLosses(ctx, name, ids, by, reason)
+	if errors.Is(err, cursor.ErrNotOpen) {
+		err = usage(err)
+	}
 	if err != nil {
 		return withHint(err, "`exporter cursor losses "+name+" --all` lists them")
 	}

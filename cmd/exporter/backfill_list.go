@@ -230,6 +230,9 @@ func newBackfillPauseCommand(p *process) *cobra.Command {
 			if !changed {
 				return sayPaused(ctx, p, s, b.Name)
 			}
+			if !b.LeaseLive {
+				return say(p, "%s is paused at %s; no process works on it", b.Name, b.Position)
+			}
 			return say(p, "%s is paused at %s; whoever works on it stops within seconds", b.Name, b.Position)
 		})
 }

@@ -129,6 +129,9 @@ func (l *planner) goOn(ctx context.Context, p *process, f *backfillFlags, b *cur
 }
 
 func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cursor.BackfillStatus, error) {
+	if err := l.runsExist(ctx, f.spec.Runs); err != nil {
+		return nil, err
+	}
 	plan, err := l.plan(ctx, f)
 	if err != nil {
 		return nil, err
@@ -145,6 +148,23 @@ func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cu
 		return nil, err
 	}
 	return &b, say(p, "%s begins at %s and ends at %s: %s", b.Name, b.Position, b.Until, oneLine(f.spec.String()))
+}
+
+// runsExist refuses ids of runs that are written out and have no events: a
+// mistyped one would send nothing and call it done.
+func (l *planner) runsExist(ctx context.Context, runs []string) error {
+	for _, pattern := range runs {
+		run, exact := strings.CutPrefix(pattern, "=")
+		if !exact && (strings.HasPrefix(pattern, "!") || strings.HasSuffix(pattern, "*")) {
+			continue
+		}
+		if _, err := docket.ReadRunSpan(ctx, l.docket, l.config.Database.DocketSchema, run); errors.Is(err, docket.ErrStart) {
+			return usage(fmt.Errorf("--runs: %w", err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plan resolves the places.

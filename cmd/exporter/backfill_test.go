@@ -275,6 +275,7 @@ func TestDetachedBackfill(t *testing.T) {
 	command(t, s.env, "backfill", "pause", name, "--reason", "busy").want(t, exitOK, "is paused")
 	pgtest.Until(t, 30*time.Second, "the owner to stop", func() bool { return !s.status(name).LeaseLive })
 	command(t, s.env, "backfill", "show", name).want(t, exitOK, "paused", "busy", "backfill resume")
+	command(t, s.env, "status").want(t, exitPerson, "exporter backfill resume "+name+" --reason TEXT")
 	at := s.status(name).Position
 	command(t, s.env, "backfill", "resume", name, "--reason", "calm").want(t, exitOK, "may go on")
 	pgtest.Until(t, 30*time.Second, "progress", func() bool { return s.status(name).Position.High > at.High })

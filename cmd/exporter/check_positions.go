@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
@@ -66,6 +67,13 @@ func (e *engine) checkConsumer(ctx context.Context, c ConsumerConfig, known []cu
 	if err != nil {
 		found.failed(subject, explainDatabase(err))
 		return
+	}
+	if left := orphans(known, e.config.Exporter.Consumers); len(left) > 0 {
+		found.add(finding{
+			Level: levelWarn, Subject: subject,
+			Text: "a new history begins although there are cursors that EXPORTER_CONSUMERS does not name, because START is set: " + strings.Join(left, ", "),
+			Hint: "where one of them is meant, correct the name or move its cursor with `exporter consumer rename`",
+		})
 	}
 	text := fmt.Sprintf("NEW: it has no cursor yet and would begin at %s, after id %d", c.Start.String(), at.High)
 	if n := len(at.Holes); n > 0 {

@@ -38,7 +38,7 @@ func TestCheckFindsAMistypedConsumer(t *testing.T) {
 		command(t, s.env, args...).want(t, exitUsage, "consumer analitics is new", "does not name: analytics", "CONSUMER_ANALITICS_START")
 	}
 	s.env["CONSUMER_ANALITICS_START"] = "earliest"
-	command(t, s.env, "check").want(t, exitOK, "NEW")
+	command(t, s.env, "check").want(t, exitOK, "NEW", "warn", "a new history begins", "START is set: analytics")
 }
 
 func TestCheckWarnsOfTypesThatDoNotExist(t *testing.T) {

@@ -59,13 +59,16 @@ func newPauseCommand(p *process) *cobra.Command {
 		Example: `  exporter consumer pause analytics --reason "warehouse upgrade"`,
 		Args:    names("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, _ cursor.Status) error {
+			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, status cursor.Status) error {
 				changed, err := s.Pause(ctx, args[0], c.By, c.Reason)
 				if err != nil {
 					return err
 				}
 				if !changed {
 					return sayPaused(ctx, p, s, args[0])
+				}
+				if !status.LeaseLive {
+					return say(p, "%s is paused; no process runs it, and the position stays", args[0])
 				}
 				return say(p, "%s is paused; its owner stops within seconds and the position stays", args[0])
 			})

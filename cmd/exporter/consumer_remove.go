@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,9 @@ func renameConsumer(ctx context.Context, p *process, s *cursor.Store, status cur
 	if err := c.confirm(p, plan); err != nil {
 		return err
 	}
-	if err := s.Rename(ctx, status.Name, to, c.By, c.Reason); err != nil {
+	if err := s.Rename(ctx, status.Name, to, c.By, c.Reason); errors.Is(err, cursor.ErrExists) {
+		return usage(err)
+	} else if err != nil {
 		return err
 	}
 	return say(p, "renamed %s to %s; rename its variables to %s…", status.Name, to, consumerPrefix(to))

@@ -64,7 +64,7 @@ func TestStatusSaysWhoHoldsWhatUp(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	env, store, _ := stateful(t)
-	command(t, env, "consumer", "pause", "feed_eu", "--reason", "upgrade", "--by", "ada").want(t, exitOK, "feed_eu is paused")
+	command(t, env, "consumer", "pause", "feed_eu", "--reason", "upgrade", "--by", "ada").want(t, exitOK, "feed_eu is paused; no process runs it")
 	command(t, env, "status").want(t, exitPerson, "paused, operator", "by ada", "upgrade", "exporter consumer resume feed_eu")
 	if _, _, err := store.Claim(t.Context(), "feed_eu", "host-2", time.Minute); exitCode(err) != exitPerson {
 		t.Errorf("a paused consumer is claimed: %v", err)
@@ -87,7 +87,7 @@ func TestRemoveAndRenameWantYes(t *testing.T) {
 		t.Fatalf("changed without --yes: %v", err)
 	}
 	command(t, env, "consumer", "rename", "feed_eu", "feed_us", "--reason", "moved", "--yes").want(t, exitOK, "CONSUMER_FEED_US_")
-	command(t, env, "consumer", "rename", "feed_us", "feed", "--reason", "moved", "--yes").want(t, exitFailed, "there is a consumer feed already")
+	command(t, env, "consumer", "rename", "feed_us", "feed", "--reason", "moved", "--yes").want(t, exitUsage, "rename consumer feed_us to feed: there is a consumer of that name already")
 	command(t, env, "consumer", "remove", "feed", "--reason", "gone").want(t, exitUsage, "host-1 owns it")
 	command(t, env, "consumer", "remove", "feed", "--reason", "gone", "--yes").want(t, exitFailed, "owned by host-1", "stop that process")
 	if err := feed.Release(t.Context(), false); err != nil {

@@ -125,7 +125,7 @@ func cursorLines(r consumerReport) [][2]string {
 		{"accepted", fmt.Sprintf("%s, last %s", plural(r.EventsAccepted, "event"), stamp(r.AcceptedAt))},
 		{"caught up", stamp(r.CaughtUpAt)},
 		{"epoch", strconv.FormatInt(r.Epoch, 10)},
-		{"lease until", stamp(r.LeaseUntil)},
+		{"lease until", leaseEnd(&r)},
 		{"dead letters", strconv.FormatInt(r.DeadLetters, 10)},
 		{"losses", strconv.FormatInt(r.Losses, 10)},
 	}
@@ -143,6 +143,14 @@ func cursorLines(r consumerReport) [][2]string {
 		lines = append(lines, [2]string{"next", a.String()})
 	}
 	return lines
+}
+
+// leaseEnd is when the lease ends that somebody has.
+func leaseEnd(r *consumerReport) string {
+	if r.LeaseUntil == nil {
+		return "none"
+	}
+	return stamp(r.LeaseUntil)
 }
 
 func stamp(t *time.Time) string {

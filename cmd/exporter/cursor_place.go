@@ -18,13 +18,13 @@ import (
 // placeHelp explains how a place in the events is written.
 const placeHelp = `A place in the events is one of
 
-  earliest              below everything that exists
-  latest                behind everything that is visible now
-  120345                a position as status prints it, also 120345-{[120300,120302]}
-  id:120345             just below that id, whose event is the first
+  earliest                below everything that exists
+  latest                  behind everything that is visible now
+  120345                  a position as status prints it, also 120345-{[120300,120302]}
+  id:120345               just below that id, whose event is the first
   time:2026-11-29T10:00Z  just below the lowest id that was inserted at or after it
-  run:RUN_ID            just below the run's first event
-  run:RUN_ID/SEQ        just below that event of the run
+  run:RUN_ID              just below the run's first event
+  run:RUN_ID/SEQ          just below that event of the run
 
 Docket takes inserted_at from the database's clock for the events of a step and
 from the application's clock for a run's start, a cancellation and a resolved
@@ -65,6 +65,13 @@ func findPlace(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig, place
 		err = usage(err)
 	}
 	return at, err
+}
+
+// sayFuture says what a time means that is still to come.
+func (p *process) sayFuture(place docket.Place) {
+	if at, ok := place.Time(); ok && at.After(time.Now()) {
+		fmt.Fprintf(p.stderr, "%s is still to come: it is like latest\n", place)
+	}
 }
 
 // placeReport is what `cursor show` says of a place in the events.
@@ -129,13 +136,17 @@ func (r *placeReport) events() string {
 }
 
 func (r *placeReport) lines() [][2]string {
+	toNow := r.events()
+	if r.Oldest != nil {
+		toNow += ", the oldest inserted " + stamp(r.Oldest)
+	}
 	return [][2]string{
 		{"place", oneLine(r.Place)},
 		{"position", r.Position},
 		{"open ids", fmt.Sprint(r.OpenIDs)},
 		{"last done", r.Done.String()},
-		{"next", r.Next.String()},
-		{"to now", fmt.Sprintf("%s, the oldest inserted %s; the highest id is %d", r.events(), stamp(r.Oldest), r.Head)},
+		{"next by id", r.Next.String()},
+		{"to now", fmt.Sprintf("%s; the highest id is %d", toNow, r.Head)},
 	}
 }
 
@@ -153,6 +164,7 @@ func (p *process) showPlace(ctx context.Context, text string, asJSON bool) error
 		if err != nil {
 			return err
 		}
+		p.sayFuture(place)
 		r, err := describePlace(ctx, pool, db, text, at)
 		if err != nil {
 			return err
@@ -173,7 +185,6 @@ func (p *process) around(ctx context.Context, db DatabaseConfig, s *cursor.Statu
 		r, err := describePlace(ctx, pool, db, s.Name, s.Position)
 		if err == nil {
 			lines = r.lines()[3:]
-			lines[1][0] = "next by id"
 		}
 		return err
 	})

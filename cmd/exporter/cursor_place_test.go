@@ -17,13 +17,13 @@ func TestCursorShowExplainsAPlace(t *testing.T) {
 	s.insert("r1", 3)
 	s.insert("a/b:c", 2)
 	for place, want := range map[string][]string{
-		"earliest":            {"position   0", "last done  none", "1, run r1/1", "5 events", "the highest id is 5"},
-		"latest":              {"position   5", "5, run a/b:c/2", "next       none", "0 events"},
-		"2-{[1,1]}":           {"open ids   1", "last done  2, run r1/2", "3, run r1/3", "4 events"},
-		"id:4":                {"position   3", "4, run a/b:c/1", "2 events"},
-		"run:r1/2":            {"position   1", "2, run r1/2", "4 events"},
-		"run:a/b:c":           {"position   3", "4, run a/b:c/1"},
-		"time:2026-01-31":     {"position   0", "5 events"},
+		"earliest":            {"position    0", "last done   none", "1, run r1/1", "5 events", "the highest id is 5"},
+		"latest":              {"position    5", "5, run a/b:c/2", "next by id  none", "0 events; the highest id is 5"},
+		"2-{[1,1]}":           {"open ids    1", "last done   2, run r1/2", "3, run r1/3", "4 events"},
+		"id:4":                {"position    3", "4, run a/b:c/1", "2 events"},
+		"run:r1/2":            {"position    1", "2, run r1/2", "4 events"},
+		"run:a/b:c":           {"position    3", "4, run a/b:c/1"},
+		"time:2026-01-31":     {"position    0", "5 events"},
 		"2026-11-29T10:00:00": nil,
 	} {
 		command(t, s.env, "cursor", "show", place).want(t, exitOK, want...)
@@ -75,6 +75,8 @@ func TestCursorSet(t *testing.T) {
 	if got := s.delivered("analytics"); len(got) != 8 || got[7] != "r/7" {
 		t.Errorf("delivered %v", got)
 	}
+	again := command(t, s.env, "cursor", "set", "analytics", "time:2999-01-01", "--reason", "twice")
+	again.want(t, exitOK, "analytics is at 7 already; nothing to do", "time:2999-01-01 is still to come: it is like latest")
 	audited := pgtest.Value[int](t, s.pool, "SELECT count(*) FROM docket_export.audit WHERE command = 'set' AND reason IN ('lost downstream', 'skip') AND before IS NOT NULL")
 	if audited != 2 {
 		t.Errorf("%d moves are in the audit, want 2", audited)

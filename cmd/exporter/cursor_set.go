@@ -49,6 +49,7 @@ func newCursorSetCommand(p *process) *cobra.Command {
 					if err != nil {
 						return err
 					}
+					p.sayFuture(place)
 					return setCursor(ctx, p, s, pool, db, status, to, takeOver, &c)
 				})
 			})
@@ -63,6 +64,9 @@ func newCursorSetCommand(p *process) *cobra.Command {
 func setCursor(ctx context.Context, p *process, s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig,
 	status cursor.Status, to exporter.Position, takeOver bool, c *change,
 ) error {
+	if to.String() == status.Position.String() && status.Intent == nil && status.Finished == nil {
+		return say(p, "%s is at %s already; nothing to do", status.Name, to)
+	}
 	plan, err := planSet(ctx, pool, db, status, to)
 	if err != nil {
 		return err

@@ -119,6 +119,7 @@ func newDeadLetterPurgeCommand(p *process) *cobra.Command {
 		},
 	}
 	r.flags(cmd)
+	cmd.Flag("yes").Usage = "do it; needed for every deletion"
 	cmd.Flags().StringVar(&consumer, "consumer", "", "of this consumer")
 	cmd.Flags().StringVar(&before, "decided-before", "", "how long ago they were decided at least, such as 90d (required)")
 	return cmd
@@ -128,6 +129,9 @@ func purge(ctx context.Context, p *process, s *cursor.Store, consumer string, ag
 	n, err := s.PurgeLetters(ctx, consumer, age, true, r.Reviewed)
 	if err != nil {
 		return err
+	}
+	if n == 0 {
+		return say(p, "nothing to delete: no dead letter was decided so long ago")
 	}
 	// Deleting always wants --yes: what is deleted cannot be looked at again.
 	if ok, err := r.mayGo(p, fmt.Sprintf("would delete %s", plural(n, "decided dead letter")), 2); err != nil || !ok {

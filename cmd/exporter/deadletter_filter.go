@@ -24,7 +24,8 @@ type letterFlags struct {
 }
 
 func (f *letterFlags) flags(cmd *cobra.Command, limit int) {
-	cmd.Flags().Int64SliceVar(&f.ids, "id", nil, "dead letters of these ids")
+	cmd.Flags().Int64SliceVar(&f.ids, "id", nil, "dead letters of these `IDS`")
+	cmd.Flag("id").DefValue = ""
 	cmd.Flags().StringVar(&f.consumer, "consumer", "", "of this consumer")
 	cmd.Flags().StringVar(&f.run, "run", "", "of this run")
 	cmd.Flags().StringVar(&f.kind, "type", "", "of this event type")

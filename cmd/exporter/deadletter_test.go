@@ -79,6 +79,7 @@ func TestHeldRunIsReleased(t *testing.T) {
 	command(t, s.env, "deadletter", "show", s.letterID("r", 2), "--payload").want(t, exitOK, "open → discarded: looked at it", "open → open", "eve", "undecodable")
 	command(t, s.env, reviewed("purge", "--decided-before", "0s")...).want(t, exitUsage, "would delete 4")
 	command(t, s.env, reviewed("purge", "--decided-before", "0s", "--yes")...).want(t, exitOK, "deleted 4")
+	command(t, s.env, reviewed("purge", "--decided-before", "0s")...).want(t, exitOK, "nothing to delete")
 }
 
 // Events that came too late are kept, and go all the same when a person says so.

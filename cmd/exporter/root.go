@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `exporter copies every committed event of a Docket database to files, in order
-per run, without losing one. It is configured by environment variables; see
-docs/configuration.md.
+const rootHelp = `exporter copies every committed event of a Docket database to ClickHouse,
+Google Pub/Sub, a webhook or files, in order per run and without losing one. It
+is configured by environment variables; see docs/configuration.md.
 
 A first run:
 
@@ -37,6 +40,23 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
+// plainFlag says of a number or time span that is none what it is, and not which function
+// found it.
+func plainFlag(err error) error {
+	if before, _, found := strings.Cut(err.Error(), "time: "); found && strings.HasSuffix(before, "flag: ") {
+		return errors.New(before + "it is not a time span such as 5s or 2m")
+	}
+	number, ok := errors.AsType[*strconv.NumError](err)
+	if !ok || number.Func != "ParseInt" {
+		return err
+	}
+	what := "it is not a whole number"
+	if errors.Is(err, strconv.ErrRange) {
+		what = "the number is too large"
+	}
+	return errors.New(strings.TrimSuffix(err.Error(), number.Error()) + what)
+}
+
 // newRootCommand assembles the command line.
 func newRootCommand(p *process) *cobra.Command {
 	root := &cobra.Command{
@@ -54,7 +74,7 @@ func newRootCommand(p *process) *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(withHint(err, "see "+cmd.CommandPath()+" --help"))
+		return usage(withHint(plainFlag(err), "see "+cmd.CommandPath()+" --help"))
 	})
 	root.Version = readBuild().Version
 	root.SetVersionTemplate("exporter {{.Version}}\n")

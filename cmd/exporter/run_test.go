@@ -526,6 +526,9 @@ func TestRunWaitsForDocketsTables(t *testing.T) {
 func TestRunRefusesAnotherDocketSchema(t *testing.T) {
 	s := newSite(t)
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.env["DOCKET_SCHEMA"] = "pulic"
+	command(t, s.env, "status").want(t, exitOK, `schema "pulic" has no docket_events and docket_runs`)
+	s.env["DOCKET_SCHEMA"] = "public"
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	if err := docketsim.Install(t.Context(), s.pool, "acme"); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/retention"
 	"github.com/docket-exporter/exporter/sources/docket"
@@ -23,7 +25,10 @@ next. It works from any machine, with the database variables only.
 LAG is how many events are not delivered yet, BEHIND the age of the oldest of
 them, and HEADROOM how long until Docket deletes it, which only RETENTION_EVENTS
 tells; ? where something is not known. Events that the owner's filter leaves out
-are not counted.
+are not counted. HIGH is the highest id below which everything is done but the
+OPEN IDS: ids that were handed out and whose transactions may still commit.
+EVENTS is how many the sink has accepted so far, PROGRESS when it last did or had
+nothing left to do.
 
 Rates take two readings: --rates waits for the second one, --watch shows them
 from then on. A process that runs or monitors shows the same as a page, at
@@ -39,7 +44,7 @@ func newStatusCommand(p *process) *cobra.Command {
 		Short:   "Show how far every consumer is",
 		Long:    statusHelp,
 		Example: "  exporter status\n  exporter status --watch\n  exporter status --json | jq '.consumers[] | select(.condition != \"healthy\")'",
-		Args:    noArguments,
+		Args:    statusArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.watching = cmd.Flags().Changed("watch")
 			if o.watching && o.every < minWatch {
@@ -51,10 +56,20 @@ func newStatusCommand(p *process) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &o.json)
-	cmd.Flags().DurationVar(&o.every, "watch", 2*time.Second, "show it again and again, this often")
+	cmd.Flags().DurationVar(&o.every, "watch", 2*time.Second, "show it again and again, this often: --watch=5s")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().BoolVar(&o.rates, "rates", false, "read twice, so that rates are known")
 	return cmd
+}
+
+// statusArguments takes none; a time span behind --watch is not its value.
+func statusArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && cmd.Flags().Changed("watch") {
+		if _, err := time.ParseDuration(args[0]); err == nil {
+			return usage(fmt.Errorf("write --watch=%s, with the sign =", args[0]))
+		}
+	}
+	return noArguments(cmd, args)
 }
 
 // lagTimeout bounds what a command waits for Docket's database: it is asked
@@ -87,7 +102,7 @@ func (p *process) showStatus(ctx context.Context, s *cursor.Store, db DatabaseCo
 	if r.Unknown != nil {
 		return fmt.Errorf("read the state: %w", r.Unknown.err)
 	}
-	sayUnknown(p.stderr, &r)
+	p.sayMissing(ctx, s, pool, db, &r)
 	if len(r.HeldBy) > 0 {
 		p.sayGuard(ctx, pool, db.DocketSchema)
 	}
@@ -118,6 +133,25 @@ func ratesOf(ctx context.Context, t *teller, r statusReport) statusReport {
 		later = t.tell(ctx)
 	}
 	return later
+}
+
+// sayMissing says why figures are missing. Another schema than the one that the
+// positions belong to explains all of them; where no consumer exists yet,
+// nothing else would show that Docket's tables are not there.
+func (p *process) sayMissing(ctx context.Context, s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig, r *statusReport) {
+	if changed, ok := errors.AsType[*exporter.PauseError](s.CheckSchema(ctx, db.DocketSchema)); ok {
+		fmt.Fprintln(p.stderr, changed.Detail)
+		return
+	}
+	if len(r.Consumers)+len(r.Backfills) > 0 {
+		sayUnknown(p.stderr, r)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	if err := docket.Verify(ctx, pool, db.DocketSchema); err != nil {
+		fmt.Fprintf(p.stderr, "Docket's events cannot be read: %s\n", oneLine(err.Error()))
+	}
 }
 
 // sayUnknown says once for each reason why figures are missing.

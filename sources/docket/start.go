@@ -43,6 +43,14 @@ type Place struct {
 // String returns the place as it was written.
 func (p Place) String() string { return p.text }
 
+// Time is the time that the place is written as; false for any other place.
+func (p Place) Time() (at time.Time, ok bool) {
+	if p.since == nil {
+		return at, false
+	}
+	return *p.since, true
+}
+
 // ParsePlace reads a place. A person's mistake is ErrStart.
 func ParsePlace(text string) (Place, error) {
 	p := Place{text: text}
