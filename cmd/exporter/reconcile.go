@@ -180,7 +180,36 @@ func (j *reconciliation) run(ctx context.Context) (err error) {
 	if err != nil {
 		return explainDatabase(err)
 	}
-	return j.report(copies, &result).print(j.p, j.asJSON)
+	report := j.report(copies, &result)
+	if report.AbovePosition, err = copies.Above(ctx, j.status.Position.High); err != nil {
+		return err
+	}
+	if err := j.remarkLosses(ctx, report); err != nil {
+		return err
+	}
+	return report.print(j.p, j.asJSON)
+}
+
+// remarkLosses says that losses are recorded within what was compared: what they
+// stand for is in neither side and in no count.
+func (j *reconciliation) remarkLosses(ctx context.Context, report *reconcileReport) error {
+	list, err := j.store.Losses(ctx, j.consumer.Name, false)
+	if err != nil {
+		return err
+	}
+	var within, open int64
+	for i := range list {
+		if len(j.judged.Intersect(exporter.Ranges{list[i].IDs})) > 0 {
+			if within++; list[i].AcceptedAt == nil {
+				open++
+			}
+		}
+	}
+	if within > 0 {
+		report.Remarks = append(report.Remarks, fmt.Sprintf("%s recorded within these ids, %d not accepted yet: `exporter cursor losses %s`",
+			plural2(within, "loss is", "losses are"), open, j.consumer.Name))
+	}
+	return nil
 }
 
 // span returns the ids to compare.

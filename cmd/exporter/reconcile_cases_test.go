@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -216,4 +219,39 @@ func TestReconcileUnknown(t *testing.T) {
 	command(t, s.env, "reconcile", "--consumer", "analytics", "--json").want(t, exitFailed, `"verdict": "unknown"`)
 	command(t, s.env, "reconcile").want(t, exitUsage, "--consumer")
 	command(t, s.env, "reconcile", "--consumer", "other").want(t, exitUsage, "EXPORTER_CONSUMERS does not name other")
+}
+
+// Lines that are no events are located and keep the verdict from being a plain
+// clean; copies above the position and losses within the range are told.
+func TestReconcileTellsWhatItDoesNotJudge(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 5)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	dir := s.env["CONSUMER_ANALYTICS_FILE_DIR"]
+	files, err := filepath.Glob(filepath.Join(dir, "analytics-*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	above := strings.Replace(lines[4], `"event_id":5,`, `"event_id":500,`, 1)
+	lines = slices.Insert(lines, 2, "by hand\n")
+	if err := os.Chmod(files[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], []byte(strings.Join(lines, "")+above), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, s.pool, `INSERT INTO docket_export.losses (consumer_uid, consumer, batch, kind, first_id, last_id, events, certain, runs, reason)
+		SELECT uid, name, 1, 'pruned', 2, 3, 2, false, '[]', 'test' FROM docket_export.consumers`)
+	if r := s.reconcile(exitOK); r.Foreign != 1 || r.AbovePosition != 1 || r.Verdict != verdictClean {
+		t.Errorf("report %+v", r)
+	}
+	command(t, s.env, "reconcile", "--consumer", "analytics").want(t, exitOK,
+		"analytics is clean, but for 1 line that is no event", filepath.Base(files[0])+" line 3",
+		"not judged: 1 copy of events above the position", "1 loss is recorded within these ids, 1 not accepted yet")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/docket-exporter/exporter/internal/reconcile"
 	"github.com/docket-exporter/exporter/sinks/clickhouse"
@@ -12,6 +13,7 @@ import (
 // readable is an open sink that is read.
 type readable interface {
 	reconcile.Copy
+	Above(ctx context.Context, id int64) (int64, error)
 	Close() error
 }
 
@@ -32,12 +34,32 @@ func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	return r, nil
 }
 
+// foreign is how many lines of a sink are no events.
+func foreign(copies readable) int64 {
+	if r, ok := copies.(*file.Reader); ok {
+		return r.Foreign()
+	}
+	return 0
+}
+
+// places names the first lines that are no events.
+func places(r *file.Reader) string {
+	var texts []string
+	for _, at := range r.ForeignAt() {
+		texts = append(texts, fmt.Sprintf("%s line %d", oneLine(at.File), at.Line))
+	}
+	if r.Foreign() > int64(len(texts)) {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, ", ")
+}
+
 // remarks says what a sink's digests leave out.
 func remarks(copies readable) (remarks []string) {
 	switch r := copies.(type) {
 	case *file.Reader:
 		if r.Foreign() > 0 {
-			remarks = append(remarks, plural(r.Foreign(), "line")+" of the files that are no events")
+			remarks = append(remarks, plural(r.Foreign(), "line")+" of the files that are no events: "+places(r))
 		}
 		if r.Files() == 0 {
 			remarks = append(remarks, "there are no files; segments that were taken away cannot be compared")

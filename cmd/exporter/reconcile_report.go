@@ -39,6 +39,8 @@ type reconcileReport struct {
 	Duplicates    int64 `json:"duplicates"`
 	Unjudged      int64 `json:"not_judged"`
 	OutsideFilter int64 `json:"outside_filter"`
+	AbovePosition int64 `json:"above_position"` // copies
+	Foreign       int64 `json:"foreign_lines"`  // of files, that are no events
 
 	RunsWhole    int64 `json:"runs_whole"`
 	RunsOpen     int64 `json:"runs_open"`
@@ -86,7 +88,7 @@ func (j *reconciliation) report(copies readable, r *reconcile.Result) *reconcile
 		Events: r.Events, Missing: r.Missing, Repaired: r.Repaired, Differing: r.Differing, Extra: r.Extra, DeadLetters: r.DeadLetters,
 		Undecodable: r.Undecodable, Filtered: r.Filtered, Copies: r.Copies, Duplicates: r.Duplicates, Unjudged: r.Unjudged,
 		OutsideFilter: r.OutsideFilter, RunsWhole: r.RunsWhole, RunsOpen: r.RunsOpen, RunsUnjudged: r.RunsUnjudged, RunsBroken: r.RunsBroken,
-		Runs: runReports(r), Remarks: remarks(copies), clean: r.Clean(),
+		Runs: runReports(r), Remarks: remarks(copies), Foreign: foreign(copies), clean: r.Clean(),
 	}
 	switch len(j.judged) {
 	case 0:
@@ -241,7 +243,11 @@ func (r *reconcileReport) text(w io.Writer) error {
 	for _, line := range r.lines() {
 		fmt.Fprintln(w, line)
 	}
-	_, err := fmt.Fprintf(w, "%s is %s\n", r.Consumer, r.Verdict)
+	verdict := r.Verdict
+	if r.clean && r.Foreign > 0 {
+		verdict += fmt.Sprintf(", but for %s", plural2(r.Foreign, "line that is no event", "lines that are no events"))
+	}
+	_, err := fmt.Fprintf(w, "%s is %s\n", r.Consumer, verdict)
 	return err
 }
 
@@ -265,6 +271,7 @@ func (r *reconcileReport) lines() []string {
 	add(r.DeadLetters, "%s: kept as dead letters or given up by a person, not missing", plural(r.DeadLetters, "event"))
 	add(r.Duplicates, "%s delivered more than once", plural2(r.Duplicates, "copy was", "copies were"))
 	add(r.Unjudged, "not judged: %s of events that the source no longer has", plural2(r.Unjudged, "copy", "copies"))
+	add(r.AbovePosition, "not judged: %s of events above the position", plural2(r.AbovePosition, "copy", "copies"))
 	add(r.OutsideFilter, "not judged: %s of events that the filter leaves out now", plural2(r.OutsideFilter, "copy", "copies"))
 	runs := fmt.Sprintf("runs in the source: %d finished and whole, %d not finished, %d broken", r.RunsWhole, r.RunsOpen, r.RunsBroken)
 	if r.RunsUnjudged > 0 {

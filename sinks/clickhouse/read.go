@@ -157,6 +157,15 @@ func (r *Reader) Sum(ctx context.Context, ids exporter.Range, shift uint, add fu
 	return nil
 }
 
+// Above returns how many rows are of events with ids above id.
+func (r *Reader) Above(ctx context.Context, id int64) (n int64, err error) {
+	err = r.conn.QueryRow(ctx, fmt.Sprintf("SELECT toInt64(count()) FROM %s WHERE %s > %d", r.table, r.where, id)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count rows of table %s: %w", r.table, err)
+	}
+	return n, nil
+}
+
 func (r *Reader) within(ids exporter.Range) string {
 	return fmt.Sprintf("%s BETWEEN %d AND %d", r.where, ids.Lo, ids.Hi)
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -29,8 +30,18 @@ type Reader struct {
 
 	known   map[string]bool // names of indexed files, as they are when finished
 	chunks  []chunk
-	foreign int64 // lines that are no events
+	foreign int64   // lines that are no events
+	strange []Place // the first of them
 }
+
+// Place is a line of a file.
+type Place struct {
+	File string // within the directory
+	Line int64  // from 1
+}
+
+// mostPlaces is how many lines that are no events are located.
+const mostPlaces = 5
 
 // chunk is a piece of a file with the span of the ids in it, so that a few ids
 // are found again without reading everything.
@@ -56,6 +67,22 @@ func OpenReader(cfg Config, consumer string, content bool) (*Reader, error) {
 
 // Foreign returns how many lines were read that are no events.
 func (r *Reader) Foreign() int64 { return r.foreign }
+
+// ForeignAt returns where the first five of them are.
+func (r *Reader) ForeignAt() []Place { return r.strange }
+
+// Above returns how many lines, of those that Sum or Refresh has seen, are of
+// events with ids above id.
+func (r *Reader) Above(ctx context.Context, id int64) (n int64, err error) {
+	if id == math.MaxInt64 {
+		return 0, nil
+	}
+	err = r.Rows(ctx, exporter.Range{Lo: id + 1, Hi: math.MaxInt64}, func(exporter.Identity, uint64) error {
+		n++
+		return nil
+	})
+	return n, err
+}
 
 // Files returns how many files were read.
 func (r *Reader) Files() int { return len(r.known) }
@@ -192,7 +219,7 @@ func (r *Reader) file(ctx context.Context, file string, see func(*line, uint64))
 	defer f.Close()
 	lines := newForward(f)
 	c := chunk{file: file}
-	for {
+	for number := int64(1); ; number++ {
 		text, err := lines.next()
 		if errors.Is(err, io.EOF) {
 			r.remember(&c)
@@ -201,15 +228,16 @@ func (r *Reader) file(ctx context.Context, file string, see func(*line, uint64))
 		if err != nil {
 			return err
 		}
-		if l, ok := parseLine(text); ok {
-			if digest, ok := r.digest(&l, text); ok {
-				c.include(l.id)
-				see(&l, digest)
-			} else {
-				r.foreign++
-			}
-		} else {
-			r.foreign++
+		l, ok := parseLine(text)
+		digest := uint64(0)
+		if ok {
+			digest, ok = r.digest(&l, text)
+		}
+		if ok {
+			c.include(l.id)
+			see(&l, digest)
+		} else if r.foreign++; len(r.strange) < mostPlaces {
+			r.strange = append(r.strange, Place{strings.TrimSuffix(file, openSuffix), number})
 		}
 		if c.size += len(text); c.size >= readChunk {
 			if err := ctx.Err(); err != nil {
