@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,8 +77,8 @@ func (s *Store) DeadLetters(ctx context.Context, which Letters) ([]DeadLetter, e
 	return list, nil
 }
 
-const selectLetters = `
-SELECT ` + letterColumns + `, NULL::bytea, NULL::bytea
+var selectLetters = `
+SELECT ` + listedColumns + `, NULL::bytea, NULL::bytea
   FROM {dead_letters} d
  WHERE ($1::bigint[] IS NULL OR d.id = ANY ($1::bigint[]))
    AND ($2::text IS NULL OR d.consumer = $2::text)
@@ -138,6 +139,11 @@ const letterColumns = `d.id, d.consumer_uid::text, d.consumer, d.event_id, d.run
        d.tenant_id, d.graph_id, d.graph_hash, d.occurred_at, d.inserted_at, octet_length(d.payload) + octet_length(d.metadata),
        d.idempotency_key, d.batch, d.class, d.reason, d.attempts, d.state, d.replays, coalesce(d.last_error, ''),
        coalesce(d.claimed_by, ''), d.claimed_until, d.first_at, d.changed_at`
+
+// listedColumns are the same for a role that may not read payloads: their length
+// comes from the view.
+var listedColumns = strings.Replace(letterColumns, `octet_length(d.payload) + octet_length(d.metadata)`,
+	`(SELECT v.bytes FROM {export_dead_letters} v WHERE v.id = d.id)`, 1)
 
 func scanLetter(row pgx.CollectableRow) (DeadLetter, error) {
 	var d DeadLetter

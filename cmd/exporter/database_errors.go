@@ -23,7 +23,7 @@ func explainDatabase(err error) error {
 	}
 	switch e.Code {
 	case "42501": // insufficient_privilege
-		return needsPerson(withHint(err, "let an administrator run what `exporter migrate --print-grants ROLE` prints"))
+		return needsPerson(withHint(err, "let an administrator run what `exporter migrate --print-grants ROLE` prints, or --print-monitor-grants for a role that only watches"))
 	case readOnlyTransaction:
 		return needsPerson(withHint(err, "the server is a standby, or default_transaction_read_only is on; `exporter check` says which"))
 	case "42P01", "42703", "3F000": // undefined table, column or schema

@@ -115,7 +115,7 @@ func printLetters(w io.Writer, list []cursor.DeadLetter, asJSON bool) error {
 	for i := range list {
 		d := &list[i]
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\n", d.ID, d.Consumer, d.State, oneLine(d.Class), clipped(d.Event.RunID, 40), d.Event.Seq,
-			clipped(d.Event.Type, 40), d.Attempts+d.Replays, stamp(&d.FirstAt), clipped(d.Reason, 80))
+			clipped(d.Event.Type, 40), d.Attempts, stamp(&d.FirstAt), clipped(d.Reason, 80))
 	}
 	return t.Flush()
 }

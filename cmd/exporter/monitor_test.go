@@ -34,6 +34,10 @@ func TestMonitorNeedsToReadOnly(t *testing.T) {
 		t.Errorf("monitor says %v", wrong)
 	}
 	command(t, env, "status").want(t, exitOK, "analytics")
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x8368' WHERE run_id = 'r' AND seq = 5`)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	command(t, env, "deadletter", "list", "--json").want(t, exitOK, "undecodable", `"bytes": `)
+	command(t, env, "deadletter", "show", s.letterID("r", 5)).want(t, exitPerson, "--print-monitor-grants")
 	stranger := pgtest.Connect(t, env["DOCKET_DATABASE_URL"])
 	for _, sql := range []string{
 		`SELECT payload FROM docket_export.dead_letters`, `UPDATE docket_export.consumers SET high_id = 0`, `DELETE FROM docket_export.losses`,
