@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -53,4 +54,16 @@ func TestCheckOfTheWrongSchema(t *testing.T) {
 	env, _ := installed(t)
 	env["DOCKET_SCHEMA"] = "jobs"
 	command(t, env, "check").want(t, exitUsage, "FAIL", `"jobs"`, "DOCKET_SCHEMA")
+}
+
+// Where the role may not make the schema, check names the grants first.
+func TestCheckNamesTheGrantsBeforeMigrate(t *testing.T) {
+	s := newSite(t)
+	env := maps.Clone(s.env)
+	env["DOCKET_DATABASE_URL"], env["EXPORT_SCHEMA"] = asRole(t, pgtest.Connect(t, s.dsn), s.dsn, "makes_no_schema"), "elsewhere"
+	command(t, env, "check").want(t, exitPerson, "run `exporter migrate`", "makes_no_schema may not create them", "--print-grants")
+	env["DOCKET_DATABASE_URL"] = s.dsn
+	if r := command(t, env, "check"); strings.Contains(r.stdout, "may not create them") {
+		t.Errorf("the owner is told of grants:\n%s", r.stdout)
+	}
 }

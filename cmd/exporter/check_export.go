@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -44,10 +45,27 @@ func exportServer(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (strin
 }
 
 func exportVersion(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
-	if err := migrations.Check(ctx, conn, db.ExportSchema); err != nil {
+	err := migrations.Check(ctx, conn, db.ExportSchema)
+	if version, ok := errors.AsType[*migrations.VersionError](err); ok && version.Have == 0 {
+		return "", withHint(err, grantsBeforeMigrate(ctx, conn, db.ExportSchema))
+	}
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("schema %q has the version that this exporter needs", db.ExportSchema), nil
+}
+
+// grantsBeforeMigrate says what is to be done before migrate can create the
+// tables; "" when nothing is, or the server does not tell.
+func grantsBeforeMigrate(ctx context.Context, conn *pgx.Conn, schema string) string {
+	var may bool
+	err := conn.QueryRow(ctx, `
+		SELECT coalesce((SELECT has_schema_privilege(n.oid, 'CREATE') FROM pg_namespace n WHERE n.nspname = $1::text),
+		                has_database_privilege(current_database(), 'CREATE'))`, schema).Scan(&may)
+	if err != nil || may {
+		return ""
+	}
+	return fmt.Sprintf("the user %s may not create them: before it runs migrate, let an administrator run what `exporter migrate --print-grants ROLE` prints", conn.Config().User)
 }
 
 // exportPrivileges asks the catalog what run will do to the tables.
