@@ -39,8 +39,9 @@ variables never appear in a log, a message or a metric; databases are shown as
 host and name. A value that is like a connection string is not repeated either,
 whatever variable it is in.
 
-The commands ` + "`migrate`, `status`, `cursor` and `consumer`" + ` need the database
-variables only, ` + "`monitor`" + ` those, RETENTION_EVENTS and EXPORTER_HTTP_ADDR.
+The commands ` + "`migrate`, `status`, `cursor`, `consumer`, `source`, `deadletter list`," + `
+` + "`show`, `discard` and `purge`, `backfill list`, `show`, `pause`, `resume` and `cancel`" + `
+need the database variables only, ` + "`monitor`" + ` those, RETENTION_EVENTS and EXPORTER_HTTP_ADDR.
 
 `
 
