@@ -177,6 +177,15 @@ func TestBacklogIsUnknown(t *testing.T) {
 	}
 }
 
+// What is wrong is said once, though the server's answer ends the batch as well.
+func TestBacklogWithoutASchemaSaysItOnce(t *testing.T) {
+	d := open(t, docket.Options{})
+	_, err := docket.ReadBacklog(t.Context(), d.pool, "pulic", docket.Rest{})
+	if err == nil || strings.Count(err.Error(), `schema "pulic" does not exist`) != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestBacklogInASchemaWithAnOddName(t *testing.T) {
 	d := open(t, docket.Options{})
 	const schema = `Odd "name"`

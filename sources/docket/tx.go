@@ -70,7 +70,11 @@ func (t *tx) run(ctx context.Context, statements ...statement) error {
 			err = statements[i].read(rr)
 		}
 	}
-	return errors.Join(err, results.Close())
+	closed := results.Close()
+	if err != nil && closed != nil && err.Error() == closed.Error() { // which says a statement's error again
+		return err
+	}
+	return errors.Join(err, closed)
 }
 
 // end finishes the transaction and gives the connection back. A connection in
