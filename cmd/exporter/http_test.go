@@ -15,6 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/docket-exporter/exporter/internal/testca"
 )
 
 func TestHTTPServer(t *testing.T) {
@@ -34,17 +37,21 @@ func TestHTTPServer(t *testing.T) {
 }
 
 func TestHTTPServerWithTLSAndPassword(t *testing.T) {
-	dir := t.TempDir()
-	pool := certificate(t, dir)
+	dir, authority := t.TempDir(), testca.New(t)
+	testca.Write(t, authority.Sign(t, testca.Here()), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	password, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(dir, "web.yml")
-	config := "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\nbasic_auth_users:\n  prometheus: " + bcryptOf(t, "secret") + "\n"
+	config := "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\nbasic_auth_users:\n  prometheus: " + string(password) + "\n"
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := checkWebConfig(file); err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}}
 	url, _ := serve(t, file, client, nil)
 	url = strings.Replace(url, "http://", "https://", 1)
 	wantResponse(t, client, url+"/metrics", http.StatusUnauthorized, "")

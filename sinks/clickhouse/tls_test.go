@@ -1,17 +1,10 @@
 package clickhouse
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,61 +12,9 @@ import (
 	"time"
 
 	"github.com/docket-exporter/exporter/internal/relay"
+	"github.com/docket-exporter/exporter/internal/testca"
 	"github.com/docket-exporter/exporter/sinks/sinktest"
 )
-
-// authority is a private CA.
-type authority struct {
-	key         *ecdsa.PrivateKey
-	certificate *x509.Certificate
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	_, a.key, a.certificate = a.issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-// issue signs a certificate; its own the first time.
-func (a *authority) issue(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey, *x509.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: "test"}
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(time.Hour)
-	}
-	template.NotBefore = template.NotAfter.Add(-2 * time.Hour)
-	parent, signer := template, key
-	if a.key != nil {
-		parent, signer = a.certificate, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key, parsed
-}
-
-func (a *authority) pair(t *testing.T, template *x509.Certificate) tls.Certificate {
-	t.Helper()
-	der, key, _ := a.issue(t, template)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // terminator is a TLS end in front of a server, whose configuration can change.
 type terminator struct {
@@ -139,26 +80,17 @@ func TestPrivateAuthority(t *testing.T) {
 	ownTable(t, conn, tableOf(t, "clickhouse"))
 	for _, c := range []struct{ scheme, server string }{{"clickhouse", oldServer.Address()}, {"https", newServer.Address()}} {
 		t.Run(c.scheme, func(t *testing.T) {
-			dir, first, second, clients := t.TempDir(), newAuthority(t), newAuthority(t), newAuthority(t)
+			dir, first, second, clients := t.TempDir(), testca.New(t), testca.New(t), testca.New(t)
 			files := TLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
 			end, address := terminate(t, c.server)
-			trusted := x509.NewCertPool()
-			trusted.AddCert(clients.certificate)
-			present := func(pair tls.Certificate) {
-				end.set(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted})
+			present := func(pair *tls.Certificate) {
+				end.set(&tls.Config{Certificates: []tls.Certificate{*pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool()})
 			}
-			here := func() *x509.Certificate { return &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}} }
-			expired := here()
+			expired := testca.Here()
 			expired.NotAfter = time.Now().Add(-time.Minute)
 
-			writePEM(t, files.CAFile, "CERTIFICATE", first.certificate.Raw)
-			der, key, _ := clients.issue(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-			writePEM(t, files.CertFile, "CERTIFICATE", der)
-			keyDER, err := x509.MarshalECPrivateKey(key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			writePEM(t, files.KeyFile, "EC PRIVATE KEY", keyDER)
+			first.Write(t, files.CAFile)
+			testca.Write(t, clients.Sign(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), files.CertFile, files.KeyFile)
 
 			cfg := Config{DSN: c.scheme + "://" + address + "/default", Table: "TestPrivateAuthority_clickhouse", CreateTable: true, TLS: files}
 			fails := func(when, text string) {
@@ -168,19 +100,19 @@ func TestPrivateAuthority(t *testing.T) {
 					t.Errorf("%s: got %v, want an outage that says %q", when, err, text)
 				}
 			}
-			present(second.pair(t, here()))
+			present(second.Sign(t, testca.Here()))
 			fails("unknown authority", "unknown authority")
-			present(first.pair(t, expired))
+			present(first.Sign(t, expired))
 			fails("expired", "expired")
-			present(first.pair(t, &x509.Certificate{DNSNames: []string{"elsewhere.example"}}))
+			present(first.Sign(t, &x509.Certificate{DNSNames: []string{"elsewhere.example"}}))
 			fails("another host", "127.0.0.1")
-			present(first.pair(t, here()))
+			present(first.Sign(t, testca.Here()))
 			deliver(t, open(t, cfg), sinktest.Batch(1, 1, 1))
 
 			s := open(t, cfg)
 			deliver(t, s, sinktest.Batch(2, 1, 1))
-			present(second.pair(t, here()))
-			writePEM(t, files.CAFile, "CERTIFICATE", second.certificate.Raw)
+			present(second.Sign(t, testca.Here()))
+			second.Write(t, files.CAFile)
 			end.Cut()
 			insist(t, s, sinktest.Batch(3, 1, 1))
 		})
