@@ -268,13 +268,27 @@ func TestRenewalsHaveTheirOwnConnection(t *testing.T) {
 func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
 	f := newFixture(t, direct)
 	a, _ := f.claim("a")
-	began := time.Now()
+	f.create("other")
+	other, _, err := f.Claim(t.Context(), "other", "a", ttl)
+	must(t, err)
 	lock, err := f.admin.Begin(t.Context())
 	must(t, err)
-	pgtest.Exec(t, lock, f.sql("SELECT FROM {consumers} FOR UPDATE"))
+	pgtest.Exec(t, lock, f.sql("SELECT FROM {consumers} WHERE name = 'feed' FOR UPDATE"))
 	patience, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	err = a.Renew(patience, Heartbeat{})
+	answer := make(chan error, 1)
+	began := time.Now()
+	go func() { answer <- a.Renew(patience, Heartbeat{}) }()
+	for waiting := true; waiting; {
+		select {
+		case err = <-answer:
+			waiting = false
+		default:
+		}
+		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		must(t, other.Renew(short, Heartbeat{}))
+		cancel()
+	}
 	if err == nil || errors.Is(err, exporter.ErrFenced) {
 		t.Fatalf("renewing a locked row: %v, want an error that is no loss", err)
 	}
