@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -45,18 +44,7 @@ func newFixture(t testing.TB, through func(dsn string) string) *fixture {
 // execPool is configured as the exporter does it.
 func execPool(t testing.TB, dsn string, size int32) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.MaxConns = size
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return pgtest.PlainPool(t, dsn, func(config *pgxpool.Config) { config.MaxConns = size })
 }
 
 func direct(dsn string) string { return dsn }

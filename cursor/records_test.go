@@ -92,14 +92,7 @@ func TestPositionWaitsForItsDeadLetters(t *testing.T) {
 
 func poolAs(t *testing.T, dsn, role string) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(dsn)
-	must(t, err)
-	config.ConnConfig.RuntimeParams["role"] = role
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(pool.Close)
-	return pool
+	return pgtest.PlainPool(t, dsn, func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams["role"] = role })
 }
 
 // detached is a test whose context has not ended, for cleanups.

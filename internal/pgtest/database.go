@@ -102,6 +102,27 @@ func Pool(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
+// PlainPool opens a pool as the exporter does, which prepares nothing on a
+// session; change says what else is to be different. It is closed when the test
+// ends, if not sooner.
+func PlainPool(t testing.TB, dsn string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	for _, c := range change {
+		c(config)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatalf("open pool: %v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // Execer is a connection, pool or transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)

@@ -207,7 +207,7 @@ func TestStandbyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn := pgtest.Standby(t, primary, pgserver.Options{}).URL("postgres")
-	if _, err := docket.ReadBacklog(t.Context(), readPool(t, dsn), "public", docket.Rest{}); err == nil || !strings.Contains(err.Error(), "standby") {
+	if _, err := docket.ReadBacklog(t.Context(), pgtest.PlainPool(t, dsn), "public", docket.Rest{}); err == nil || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("backlog from a standby: %v", err)
 	}
 	wantFinding(t, check(t, dsn, "public"), docket.Fail, "standby", "target_session_attrs=read-write")

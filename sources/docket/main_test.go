@@ -42,7 +42,7 @@ func openOn(t *testing.T, dsn string, o docket.Options) *database {
 	if strings.HasPrefix(t.Name(), "TestThroughPgBouncer/") {
 		read = pgtest.PgBouncer(t, dsn, 2).DSN()
 	}
-	d := &database{t: t, dsn: dsn, pool: readPool(t, read)}
+	d := &database{t: t, dsn: dsn, pool: pgtest.PlainPool(t, read)}
 	if o.Schema == "" {
 		o.Schema = "public"
 	}
@@ -51,22 +51,6 @@ func openOn(t *testing.T, dsn string, o docket.Options) *database {
 	}
 	d.source = docket.New(d.pool, o).Impatient()
 	return d
-}
-
-// readPool is a pool as the exporter makes it: nothing is prepared on a session.
-func readPool(t *testing.T, dsn string) *pgxpool.Pool {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 // session is one psql session.

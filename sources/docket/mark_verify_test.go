@@ -30,7 +30,7 @@ func (d *database) stop() stopped {
 // goOn makes a new source go on from there, on the server at dsn.
 func (d *database) goOn(dsn string, from stopped) {
 	d.t.Helper()
-	d.pool, d.dsn, d.at = readPool(d.t, dsn), dsn, from.at
+	d.pool, d.dsn, d.at = pgtest.PlainPool(d.t, dsn), dsn, from.at
 	d.source = docket.New(d.pool, docket.Options{Seen: from.seen, Mark: from.mark, Retention: 24 * time.Hour}).Impatient()
 }
 

@@ -205,7 +205,7 @@ func TestStartRefuses(t *testing.T) {
 }
 
 func TestStartWithoutTables(t *testing.T) {
-	_, err := docket.StartPosition(t.Context(), readPool(t, pgtest.Database(t)), "public", place(t, "latest"))
+	_, err := docket.StartPosition(t.Context(), pgtest.PlainPool(t, pgtest.Database(t)), "public", place(t, "latest"))
 	if err == nil || !strings.Contains(err.Error(), "DOCKET_SCHEMA") {
 		t.Fatalf("error %v, want one that names DOCKET_SCHEMA", err)
 	}

@@ -30,24 +30,15 @@ type hook func(sql string) (act func())
 // stepPool returns a pool of one connection whose statements before sees.
 func stepPool(t *testing.T, dsn string, before hook) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &stepper{t: t, watch: pgtest.Connect(t, dsn), before: before}
-	config.MaxConns = 1
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.ConnConfig.RuntimeParams["application_name"] = "stepped"
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &stepConn{Conn: conn, s: s}, err
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return pgtest.PlainPool(t, dsn, func(config *pgxpool.Config) {
+		config.MaxConns = 1
+		config.ConnConfig.RuntimeParams["application_name"] = "stepped"
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return &stepConn{Conn: conn, s: s}, err
+		}
+	})
 }
 
 type stepConn struct {

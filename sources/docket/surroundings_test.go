@@ -113,7 +113,7 @@ func TestRecreatedTable(t *testing.T) {
 
 func TestTableThatDoesNotExistYet(t *testing.T) {
 	dsn := pgtest.Database(t)
-	source := docket.New(readPool(t, dsn), docket.Options{Schema: "acme"})
+	source := docket.New(pgtest.PlainPool(t, dsn), docket.Options{Schema: "acme"})
 	if _, err := source.Poll(t.Context(), exporter.Position{}); !errors.Is(err, docket.ErrNoTable) {
 		t.Fatalf("%v, want ErrNoTable", err)
 	}
@@ -147,7 +147,7 @@ func TestStandbyIsNoEvidence(t *testing.T) {
 	d.poll()
 	d.wantAt("2-{[1,1]}")
 	standby := pgtest.Standby(t, primary, pgserver.Options{})
-	onStandby := docket.New(readPool(t, standby.URL("postgres")), docket.Options{})
+	onStandby := docket.New(pgtest.PlainPool(t, standby.URL("postgres")), docket.Options{})
 	if _, err := onStandby.Poll(t.Context(), d.at); err == nil {
 		t.Fatal("a standby was read")
 	}
@@ -159,33 +159,53 @@ func TestStandbyIsNoEvidence(t *testing.T) {
 	d.wantGot("r2/1", "r1/1")
 }
 
-// A restart renames the holder: 5/16 becomes -1/749 and looks gone.
-func TestPreparedTransactionSurvivesARestart(t *testing.T) {
-	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
-	d := openOn(t, cluster.URL("postgres"), docket.Options{})
+// prepared has event 1 in a prepared transaction and event 2 delivered. It
+// returns the session of event 2.
+func (d *database) prepared() *session {
+	d.t.Helper()
 	a, b := d.session(), d.session()
 	a.runs("r1", "r2")
 	a.do("BEGIN")
 	a.insert("r1", 1)
-	a.do("PREPARE TRANSACTION 'p'")
+	a.do("PREPARE TRANSACTION 'held-back'")
 	b.insert("r2", 1)
 	d.poll()
 	d.wantAt("2-{[1,1]}")
-	if err := cluster.Restart(t.Context(), "fast"); err != nil {
-		t.Fatal(err)
-	}
-	pgtest.Eventually(t, 20*time.Second, func() error { // the pool finds its connections cut
-		b, err := d.source.Poll(t.Context(), d.at)
+	return b
+}
+
+// wantPreparedStill checks that the server's absence has not cost event 1.
+func (d *database) wantPreparedStill() {
+	d.t.Helper()
+	d.pollWhenBack()
+	d.poll()
+	d.wantAt("2-{[1,1]}")
+	d.session().do("COMMIT PREPARED 'held-back'")
+	d.drain()
+	d.wantGot("r2/1", "r1/1")
+}
+
+// pollWhenBack polls once the pool has found its connections cut.
+func (d *database) pollWhenBack() {
+	d.t.Helper()
+	pgtest.Eventually(d.t, 20*time.Second, func() error {
+		b, err := d.source.Poll(d.t.Context(), d.at)
 		if err == nil {
 			d.take(b)
 		}
 		return err
 	})
-	d.poll()
-	d.wantAt("2-{[1,1]}")
-	d.session().do("COMMIT PREPARED 'p'")
-	d.drain()
-	d.wantGot("r2/1", "r1/1")
+}
+
+// A restart renames the holder: 5/16 becomes -1/749 and looks gone.
+func TestPreparedTransactionSurvivesARestart(t *testing.T) {
+	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
+	d := openOn(t, cluster.URL("postgres"), docket.Options{})
+	d.prepared()
+	if err := cluster.Restart(t.Context(), "fast"); err != nil {
+		t.Fatal(err)
+	}
+	d.wantPreparedStill()
 }
 
 // The crash of one backend makes the server build its shared memory anew,
@@ -193,29 +213,11 @@ func TestPreparedTransactionSurvivesARestart(t *testing.T) {
 func TestPreparedTransactionSurvivesTheCrashOfABackend(t *testing.T) {
 	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
 	d := openOn(t, cluster.URL("postgres"), docket.Options{})
-	a, b := d.session(), d.session()
-	a.runs("r1", "r2")
-	a.do("BEGIN")
-	a.insert("r1", 1)
-	a.do("PREPARE TRANSACTION 'p'")
-	b.insert("r2", 1)
-	d.poll()
-	d.wantAt("2-{[1,1]}")
+	b := d.prepared()
 	if err := syscall.Kill(int(pgtest.Value[int32](t, b.Conn, "SELECT pg_backend_pid()")), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Eventually(t, 20*time.Second, func() error {
-		b, err := d.source.Poll(t.Context(), d.at)
-		if err == nil {
-			d.take(b)
-		}
-		return err
-	})
-	d.poll()
-	d.wantAt("2-{[1,1]}")
-	d.session().do("COMMIT PREPARED 'p'")
-	d.drain()
-	d.wantGot("r2/1", "r1/1")
+	d.wantPreparedStill()
 }
 
 // An aborted transaction does not wait for the disk: after a crash of the
@@ -244,13 +246,7 @@ func TestIDsOfAnAbortedTransactionMayComeAgain(t *testing.T) {
 	if rows[0] > 100 {
 		t.Fatalf("the server did not hand ids out again: %d", rows[0])
 	}
-	pgtest.Eventually(t, 20*time.Second, func() error {
-		b, err := d.source.Poll(t.Context(), d.at)
-		if err == nil {
-			d.take(b)
-		}
-		return err
-	})
+	d.pollWhenBack()
 	d.drain()
 	d.wantOrdered(map[string]int{"r1": 1, "r2": 40})
 }
@@ -267,7 +263,7 @@ func TestSessionSettingsDoNotMatter(t *testing.T) {
 	} {
 		s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET ` + strings.ReplaceAll(set, "'", "''") + `', current_database()); END $$`)
 	}
-	d.pool = readPool(t, d.dsn)
+	d.pool = pgtest.PlainPool(t, d.dsn)
 	d.source = docket.New(d.pool, docket.Options{}).Impatient()
 	s.runs("ré", "r2")
 	s.do("BEGIN")
@@ -299,7 +295,7 @@ func TestHiddenRowsAreAnError(t *testing.T) {
 	s.do(`GRANT USAGE ON SCHEMA public TO hidden_reader`)
 	s.do(`GRANT SELECT ON docket_events, docket_runs, docket_events_id_seq TO hidden_reader`)
 	s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET role = hidden_reader', current_database()); END $$`)
-	d.pool = readPool(t, d.dsn)
+	d.pool = pgtest.PlainPool(t, d.dsn)
 	d.source = docket.New(d.pool, docket.Options{})
 	s.do(`ALTER TABLE docket_events ENABLE ROW LEVEL SECURITY`)
 	d.wantPollError("row-level security")
