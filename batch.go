@@ -163,6 +163,19 @@ func (b *Batch) Sort(spare []Event) {
 	b.Events = sorted
 }
 
+// ByRun cuts sorted events into those of each run. The pieces share their memory.
+func ByRun(events []Event) [][]Event {
+	var runs [][]Event
+	start := 0
+	for i := range events {
+		if i+1 == len(events) || events[i+1].RunID != events[i].RunID {
+			runs = append(runs, events[start:i+1:i+1])
+			start = i + 1
+		}
+	}
+	return runs
+}
+
 func ascending(run []Event) bool {
 	for i := 1; i < len(run); i++ {
 		if bySeq(&run[i-1], &run[i]) > 0 {

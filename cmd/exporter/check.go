@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/sinks/clickhouse"
-	"github.com/docket-exporter/exporter/sinks/pubsub"
 )
 
 const checkHelp = `Look at everything that run needs, change nothing, and print one line per
@@ -83,48 +83,36 @@ func check(ctx context.Context, c Config) *findings {
 	return found
 }
 
+// checkedSink is a sink that can say whether deliveries would work.
+type checkedSink interface {
+	Check(ctx context.Context) ([]exporter.Finding, error)
+}
+
 func checkSink(ctx context.Context, c *ConsumerConfig, found *findings) {
 	subject := consumerSubject(c.Name)
 	fail := func(err error) {
-		found.add(finding{Level: levelFail, Subject: subject, Text: err.Error(), Hint: "see " + c.sinkVariables(), code: exitUsage})
+		found.add(finding{Level: exporter.LevelFail, Subject: subject, Text: err.Error(), Hint: "see " + c.sinkVariables(), code: exitUsage})
 	}
-	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
-	defer cancel()
-	switch c.Sink {
-	case SinkFile:
+	if c.Sink == SinkFile { // opening it would take over what the owner has open
 		if err := checkFile(c.File); err != nil {
 			fail(err)
 			return
 		}
 		found.ok(subject, "files can be written to "+c.File.Dir)
-	case SinkClickHouse:
-		s, err := clickhouse.Open(c.ClickHouse.sink(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer s.Close()
-		list, err := s.Check(ctx)
-		for _, f := range list {
-			found.add(finding{Level: string(f.Level), Subject: subject, Text: f.Text, Hint: f.Hint, code: exitPerson})
-		}
-		if err != nil {
-			found.failed(subject, err)
-		}
-	case SinkWebhook:
-		if err := checkWebhook(ctx, c, found); err != nil {
-			fail(err)
-		}
-	case SinkPubSub:
-		s, err := pubsub.Open(ctx, c.PubSub.sink())
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer s.Close()
-		for _, f := range s.Check(ctx) {
-			found.add(finding{Level: string(f.Level), Subject: subject, Text: f.Text, Hint: f.Hint, code: exitPerson})
-		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
+	defer cancel()
+	s, err := openSink(ctx, *c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer s.Close()
+	list, err := s.(checkedSink).Check(ctx)
+	found.take(subject, list)
+	if err != nil {
+		found.failed(subject, err)
 	}
 }
 
@@ -138,5 +126,5 @@ func (f *findings) failed(subject string, err error) {
 		hint = h.hint
 		text = strings.TrimSuffix(text, "; "+hint)
 	}
-	f.add(finding{Level: levelFail, Subject: subject, Text: text, Hint: hint, code: exitCode(err)})
+	f.add(finding{Level: exporter.LevelFail, Subject: subject, Text: text, Hint: hint, code: exitCode(err)})
 }

@@ -24,7 +24,7 @@ func checkDocket(ctx context.Context, c Config, found *findings) {
 		return
 	}
 	list, err := docket.Check(ctx, conn, schema)
-	found.fromDocket(list)
+	found.take(docketSubject, list)
 	if err != nil {
 		found.failed(docketSubject, explainDatabase(err))
 		return
@@ -33,16 +33,8 @@ func checkDocket(ctx context.Context, c Config, found *findings) {
 		return // a table that cannot be read cannot be compared either
 	}
 	list, err = docket.CheckRetention(ctx, conn, schema, c.Exporter.policy())
-	found.fromDocket(list)
+	found.take(docketSubject, list)
 	if err != nil {
 		found.failed(docketSubject, explainDatabase(err))
-	}
-}
-
-// fromDocket takes findings over. What is wrong in Docket's database does not
-// go away by itself.
-func (f *findings) fromDocket(list []docket.Finding) {
-	for _, x := range list {
-		f.add(finding{Level: string(x.Level), Subject: docketSubject, Text: x.Text, Hint: x.Hint, code: exitPerson})
 	}
 }

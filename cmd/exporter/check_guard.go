@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
@@ -30,7 +31,7 @@ func checkGuard(ctx context.Context, c Config, found *findings) {
 		found.ok(guardSubject, "the connection is direct; the pruner is at work just now")
 	case errors.Is(err, docket.ErrNotDirect):
 		found.add(finding{
-			Level: levelFail, Subject: guardSubject, Text: "the pruner cannot be held off: " + err.Error(),
+			Level: exporter.LevelFail, Subject: guardSubject, Text: "the pruner cannot be held off: " + err.Error(),
 			Hint: "set DOCKET_DIRECT_URL to Docket's database itself, without a pooler or a proxy", code: exitPerson,
 		})
 	case err != nil:

@@ -70,7 +70,7 @@ func (e *engine) checkConsumer(ctx context.Context, c ConsumerConfig, known []cu
 	}
 	if left := orphans(known, e.config.Exporter.Consumers); len(left) > 0 {
 		found.add(finding{
-			Level: levelWarn, Subject: subject,
+			Level: exporter.LevelWarn, Subject: subject,
 			Text: "a new history begins although there are cursors that EXPORTER_CONSUMERS does not name, because START is set: " + strings.Join(left, ", "),
 			Hint: "where one of them is meant, correct the name or move its cursor with `exporter consumer rename`",
 		})
@@ -87,7 +87,7 @@ func (f *findings) cursor(subject string, k *cursor.Status) {
 	f.ok(subject, fmt.Sprintf("has a cursor and goes on after id %d", k.Position.High))
 	if p := k.Paused; p != nil {
 		f.add(finding{
-			Level: levelWarn, Subject: subject,
+			Level: exporter.LevelWarn, Subject: subject,
 			Text: fmt.Sprintf("is paused by %s: %s: %s; run does not export it", p.By, p.Reason, p.Detail),
 			Hint: "exporter consumer resume " + k.Name + " --reason TEXT",
 		})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	exporter "github.com/docket-exporter/exporter"
 )
 
 // knownTypes are the event types of the Docket versions we know. Another
@@ -27,7 +29,7 @@ func checkTypes(c *ConsumerConfig, found *findings) {
 			hint = "did you mean " + near + "?"
 		}
 		found.add(finding{
-			Level: levelWarn, Subject: consumerSubject(c.Name),
+			Level: exporter.LevelWarn, Subject: consumerSubject(c.Name),
 			Text: fmt.Sprintf("%q in %sTYPES matches no event type that this exporter knows", pattern, c.Prefix()), Hint: hint,
 		})
 	}

@@ -94,9 +94,9 @@ func (e *engine) verifySource(ctx context.Context) error {
 	var wrong []error
 	for _, f := range found {
 		switch f.Level {
-		case docket.Fail:
+		case exporter.LevelFail:
 			wrong = append(wrong, withHint(errors.New(f.Text), f.Hint))
-		case docket.Warn:
+		case exporter.LevelWarn:
 			e.log.Warn(f.Text, "hint", f.Hint)
 		}
 	}

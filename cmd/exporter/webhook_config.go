@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -94,21 +93,4 @@ func (c WebhookConfig) sink() webhook.Config {
 		AllowPrivate: c.AllowPrivate,
 		TLS:          webhook.TLS{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile},
 	}
-}
-
-// checkWebhook connects to the receiver as a delivery would, and sends nothing.
-func checkWebhook(ctx context.Context, c *ConsumerConfig, found *findings) error {
-	s, err := webhook.Open(c.Webhook.sink())
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	list, err := s.Check(ctx)
-	for _, f := range list {
-		found.add(finding{Level: string(f.Level), Subject: consumerSubject(c.Name), Text: f.Text, Hint: f.Hint, code: exitPerson})
-	}
-	if err != nil {
-		found.failed(consumerSubject(c.Name), err)
-	}
-	return nil
 }

@@ -10,28 +10,11 @@ import (
 	"github.com/docket-exporter/exporter"
 )
 
-// Level says how bad a finding is.
-type Level string
-
-// The levels of findings.
-const (
-	LevelOK   Level = "ok"
-	LevelWarn Level = "warn"
-	LevelFail Level = "fail"
-)
-
-// Finding is one thing that Check has looked at.
-type Finding struct {
-	Level Level
-	Text  string // what was seen
-	Hint  string // what to do; empty when nothing
-}
-
 // Check connects, looks at the table, and proves what happens to a batch that
 // is sent twice, in a scratch table of the same engine and settings that is
 // dropped afterwards. The table itself gets no row. An error says that the
 // server could not be asked.
-func (s *Sink) Check(ctx context.Context) ([]Finding, error) {
+func (s *Sink) Check(ctx context.Context) ([]exporter.Finding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &check{sink: s}
@@ -39,10 +22,10 @@ func (s *Sink) Check(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return c.end(err)
 	}
-	c.add(LevelOK, "", "ClickHouse %d.%d answers at %s", version.Version.Major, version.Version.Minor, strings.Join(s.options.Addr, ","))
+	c.add(exporter.LevelOK, "", "ClickHouse %d.%d answers at %s", version.Version.Major, version.Version.Minor, strings.Join(s.options.Addr, ","))
 	t, err := describe(ctx, s.conn, s.cfg.Table)
 	if codeOf(err) == codeUnknownTable && s.cfg.CreateTable {
-		c.add(LevelOK, "", "table %s is not there yet and will be created", s.cfg.Table)
+		c.add(exporter.LevelOK, "", "table %s is not there yet and will be created", s.cfg.Table)
 		err := c.prove(ctx, "", func(scratch string) string { return DDL(scratch, DDLOptions{}) })
 		return c.end(err)
 	}
@@ -56,21 +39,21 @@ func (s *Sink) Check(ctx context.Context) ([]Finding, error) {
 // check collects findings.
 type check struct {
 	sink     *Sink
-	findings []Finding
+	findings []exporter.Finding
 }
 
-func (c *check) add(level Level, hint, format string, args ...any) {
-	c.findings = append(c.findings, Finding{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint})
+func (c *check) add(level exporter.Level, hint, format string, args ...any) {
+	c.findings = append(c.findings, exporter.Finding{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // end returns the findings. What a person can mend is one of them.
-func (c *check) end(err error) ([]Finding, error) {
+func (c *check) end(err error) ([]exporter.Finding, error) {
 	if err == nil {
 		return c.findings, nil
 	}
 	answer := c.sink.answer(err)
 	if pause, ok := errors.AsType[*exporter.PauseError](answer); ok {
-		c.add(LevelFail, "", "%s", pause.Detail)
+		c.add(exporter.LevelFail, "", "%s", pause.Detail)
 		return c.findings, nil
 	}
 	return c.findings, fmt.Errorf("check table %s: %w", c.sink.cfg.Table, answer)
@@ -86,13 +69,13 @@ func (c *check) columns(t *target) {
 	for _, column := range t.columns {
 		names = append(names, column.name)
 	}
-	c.add(LevelOK, "", "table %s takes %s", t.table, strings.Join(names, ", "))
+	c.add(exporter.LevelOK, "", "table %s takes %s", t.table, strings.Join(names, ", "))
 	if len(t.absent) > 0 {
-		c.add(LevelOK, "", "table %s has no column for %s: these are left out", t.table, strings.Join(t.absent, ", "))
+		c.add(exporter.LevelOK, "", "table %s has no column for %s: these are left out", t.table, strings.Join(t.absent, ", "))
 	}
 	for _, column := range t.others {
 		if column.defaultKind != "ALIAS" && clock.MatchString(column.expression) {
-			c.add(LevelWarn, "drop the default, or compute it from occurred_at or inserted_at",
+			c.add(exporter.LevelWarn, "drop the default, or compute it from occurred_at or inserted_at",
 				"column %s gets %s: an event that is delivered again gets another value, and replicas may differ", column.name, column.expression)
 		}
 	}

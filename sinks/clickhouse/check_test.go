@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/sinks/sinktest"
 )
 
@@ -71,7 +72,7 @@ func noScratch(t *testing.T, query string) {
 }
 
 // said reports whether a finding begins with the text.
-func said(findings []Finding, text string) bool {
+func said(findings []exporter.Finding, text string) bool {
 	for _, f := range findings {
 		if strings.HasPrefix(f.Text, text) {
 			return true
@@ -107,7 +108,7 @@ func TestCheckOfDefaultTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range findings {
-			if f.Level != LevelOK {
+			if f.Level != exporter.LevelOK {
 				t.Errorf("%s: %+v", when, f)
 			}
 		}

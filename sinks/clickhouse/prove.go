@@ -30,7 +30,7 @@ func (c *check) deduplication(ctx context.Context) error {
 		return fmt.Errorf("read the engine of table %s: %w", s.cfg.Table, err)
 	}
 	if !strings.HasSuffix(engine, "MergeTree") {
-		c.add(LevelWarn, "check the tables behind it: name one of them in …_CLICKHOUSE_TABLE for a check",
+		c.add(exporter.LevelWarn, "check the tables behind it: name one of them in …_CLICKHOUSE_TABLE for a check",
 			"not proven: table %s has engine %s, and what it writes to decides about duplicates", s.cfg.Table, engine)
 		return nil
 	}
@@ -59,7 +59,7 @@ func (c *check) prove(ctx context.Context, engine string, create func(scratch st
 		if _, isPause := errors.AsType[*exporter.PauseError](s.answer(err)); !isPause {
 			return fmt.Errorf("create scratch table: %w", err)
 		}
-		c.add(LevelWarn, "grant CREATE TABLE and DROP TABLE for the time of a check",
+		c.add(exporter.LevelWarn, "grant CREATE TABLE and DROP TABLE for the time of a check",
 			"not proven: no scratch table may be made: %v", s.answer(err))
 		return nil
 	}
@@ -70,7 +70,7 @@ func (c *check) prove(ctx context.Context, engine string, create func(scratch st
 		return nil
 	}
 	if refused, ok := errors.AsType[*exporter.RefusedError](s.answer(err)); ok {
-		c.add(LevelWarn, "", "not proven: the table refuses the rows of the check: %v", refused)
+		c.add(exporter.LevelWarn, "", "not proven: the table refuses the rows of the check: %v", refused)
 		return nil
 	}
 	return err
@@ -80,7 +80,7 @@ func (c *check) drop(ctx context.Context, scratch string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scratchTimeout)
 	defer cancel()
 	if err := c.sink.conn.Exec(ctx, "DROP TABLE IF EXISTS "+quoteTable(scratch)); err != nil {
-		c.add(LevelWarn, "drop it: DROP TABLE "+quoteTable(scratch), "the scratch table is still there: %v", c.sink.answer(err))
+		c.add(exporter.LevelWarn, "drop it: DROP TABLE "+quoteTable(scratch), "the scratch table is still there: %v", c.sink.answer(err))
 	}
 }
 
@@ -154,19 +154,19 @@ func (c *check) judge(engine string, o observation) {
 	exact, absorbed := o.twice == o.once, !o.noFinal && o.final == o.sent
 	switch {
 	case o.once < o.sent || !o.noFinal && o.final < o.sent:
-		c.add(LevelFail, replacing, "events are lost: the sorting key of table %s takes different events for the same", c.sink.cfg.Table)
+		c.add(exporter.LevelFail, replacing, "events are lost: the sorting key of table %s takes different events for the same", c.sink.cfg.Table)
 	case exact && absorbed:
-		c.add(LevelOK, "", "exact: a batch that is sent twice is stored once, and one that is sent again later disappears under FINAL (proven)")
+		c.add(exporter.LevelOK, "", "exact: a batch that is sent twice is stored once, and one that is sent again later disappears under FINAL (proven)")
 	case exact:
-		c.add(LevelOK, "", "exact: a batch that is sent twice is stored once, as long as the server remembers it (proven)")
-		c.add(LevelWarn, replacing, "events that are sent again after a deliberate rewind stay twice")
+		c.add(exporter.LevelOK, "", "exact: a batch that is sent twice is stored once, as long as the server remembers it (proven)")
+		c.add(exporter.LevelWarn, replacing, "events that are sent again after a deliberate rewind stay twice")
 	case absorbed && o.token:
-		c.add(LevelWarn, window, "eventual: a batch that is sent twice is there twice until merged; only queries with FINAL are exact (proven)")
+		c.add(exporter.LevelWarn, window, "eventual: a batch that is sent twice is there twice until merged; only queries with FINAL are exact (proven)")
 	case absorbed:
-		c.add(LevelWarn, "query with FINAL, or use a server from 22.2 on", "eventual: a batch that is sent twice is there twice until merged; only queries with FINAL are exact (proven); this server knows no insert_deduplication_token")
+		c.add(exporter.LevelWarn, "query with FINAL, or use a server from 22.2 on", "eventual: a batch that is sent twice is there twice until merged; only queries with FINAL are exact (proven); this server knows no insert_deduplication_token")
 	case o.token:
-		c.add(LevelWarn, window+", or better "+replacing, "duplicates possible: a batch that is sent twice is stored twice (proven)")
+		c.add(exporter.LevelWarn, window+", or better "+replacing, "duplicates possible: a batch that is sent twice is stored twice (proven)")
 	default:
-		c.add(LevelWarn, replacing, "duplicates possible: a batch that is sent twice is stored twice (proven)")
+		c.add(exporter.LevelWarn, replacing, "duplicates possible: a batch that is sent twice is stored twice (proven)")
 	}
 }

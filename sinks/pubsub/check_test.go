@@ -6,24 +6,34 @@ import (
 	"testing"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/docket-exporter/exporter"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // expectFinding wants a finding of the level whose text or hint has the words.
-func expectFinding(t *testing.T, findings []Finding, level, words string) {
+func expectFinding(t *testing.T, findings []exporter.Finding, level exporter.Level, words string) {
 	t.Helper()
-	if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == level && strings.Contains(f.Text+" "+f.Hint, words) }) {
+	if !slices.ContainsFunc(findings, func(f exporter.Finding) bool { return f.Level == level && strings.Contains(f.Text+" "+f.Hint, words) }) {
 		t.Errorf("no finding %s %q in %+v", level, words, findings)
 	}
+}
+
+func check(t *testing.T, s *Sink) []exporter.Finding {
+	t.Helper()
+	findings, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
 }
 
 func TestCheck(t *testing.T) {
 	server := newServer(t, "events")
 	s := open(t, Config{Topic: "events"})
-	findings := s.Check(t.Context())
-	expectFinding(t, findings, LevelOK, "exists")
-	expectFinding(t, findings, LevelOK, "knows no permissions")
-	expectFinding(t, findings, LevelWarn, "no subscription")
+	findings := check(t, s)
+	expectFinding(t, findings, exporter.LevelOK, "exists")
+	expectFinding(t, findings, exporter.LevelOK, "knows no permissions")
+	expectFinding(t, findings, exporter.LevelWarn, "no subscription")
 	if len(server.seen()) != 0 {
 		t.Error("the check has published")
 	}
@@ -36,16 +46,16 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	findings = s.Check(t.Context())
-	expectFinding(t, findings, LevelWarn, "mixed does not keep the order")
-	if slices.ContainsFunc(findings, func(f Finding) bool { return strings.Contains(f.Text, "/ordered") }) {
+	findings = check(t, s)
+	expectFinding(t, findings, exporter.LevelWarn, "mixed does not keep the order")
+	if slices.ContainsFunc(findings, func(f exporter.Finding) bool { return strings.Contains(f.Text, "/ordered") }) {
 		t.Errorf("the ordered subscription is complained of: %+v", findings)
 	}
 
 	server.setGrants([]string{"pubsub.topics.publish"})
-	expectFinding(t, s.Check(t.Context()), LevelOK, "may publish")
+	expectFinding(t, check(t, s), exporter.LevelOK, "may publish")
 	server.setGrants([]string{})
-	expectFinding(t, s.Check(t.Context()), LevelFail, "roles/pubsub.publisher")
+	expectFinding(t, check(t, s), exporter.LevelFail, "roles/pubsub.publisher")
 }
 
 func (s *server) setGrants(permissions []string) {
@@ -57,13 +67,13 @@ func (s *server) setGrants(permissions []string) {
 func TestCheckWithoutTopicOrServer(t *testing.T) {
 	server := newServer(t)
 	s := open(t, Config{Topic: "events"})
-	expectFinding(t, s.Check(t.Context()), LevelFail, "create the topic")
+	expectFinding(t, check(t, s), exporter.LevelFail, "create the topic")
 	server.stop()
-	findings := s.Check(t.Context())
+	findings := check(t, s)
 	if len(findings) != 1 {
 		t.Errorf("%+v", findings)
 	}
-	expectFinding(t, findings, LevelFail, "Unavailable")
+	expectFinding(t, findings, exporter.LevelFail, "Unavailable")
 }
 
 func TestCheckRegion(t *testing.T) {
@@ -74,13 +84,13 @@ func TestCheckRegion(t *testing.T) {
 	for _, c := range []struct {
 		endpoint string
 		topic    *pubsubpb.Topic
-		level    string
+		level    exporter.Level
 	}{
-		{"", &pubsubpb.Topic{}, LevelWarn},
-		{"", regions("europe-west1", "europe-west4"), LevelWarn},
-		{"pubsub.googleapis.com:443", &pubsubpb.Topic{}, LevelWarn},
-		{"", regions("europe-west1"), LevelOK},
-		{"europe-west1-pubsub.googleapis.com:443", &pubsubpb.Topic{}, LevelOK},
+		{"", &pubsubpb.Topic{}, exporter.LevelWarn},
+		{"", regions("europe-west1", "europe-west4"), exporter.LevelWarn},
+		{"pubsub.googleapis.com:443", &pubsubpb.Topic{}, exporter.LevelWarn},
+		{"", regions("europe-west1"), exporter.LevelOK},
+		{"europe-west1-pubsub.googleapis.com:443", &pubsubpb.Topic{}, exporter.LevelOK},
 	} {
 		s := &Sink{cfg: Config{Endpoint: c.endpoint}}
 		if got := s.checkRegion(c.topic); got.Level != c.level {
@@ -98,8 +108,8 @@ func TestTopicThatRetainsNeedsNoSubscription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range open(t, Config{Topic: "events"}).Check(t.Context()) {
-		if f.Level != LevelOK {
+	for _, f := range check(t, open(t, Config{Topic: "events"})) {
+		if f.Level != exporter.LevelOK {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/googleapis/gax-go/v2"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
@@ -25,7 +25,6 @@ const mostKept = 256 << 10
 type delivery struct {
 	sink   *Sink
 	runs   []run
-	next   atomic.Int64
 	failed atomic.Int64 // requests since one was accepted
 	halted atomic.Bool  // make no further requests
 }
@@ -39,13 +38,10 @@ type run struct {
 
 // byRun cuts a sorted batch into its runs.
 func byRun(events []exporter.Event) []run {
-	var runs []run
-	start := 0
-	for i := range events {
-		if i+1 == len(events) || events[i+1].RunID != events[i].RunID {
-			runs = append(runs, run{events: events[start : i+1 : i+1]})
-			start = i + 1
-		}
+	pieces := exporter.ByRun(events)
+	runs := make([]run, len(pieces))
+	for i, piece := range pieces {
+		runs[i].events = piece
 	}
 	return runs
 }
@@ -53,19 +49,15 @@ func byRun(events []exporter.Event) []run {
 // publish publishes the runs beside each other and returns when no request is
 // under way any more.
 func (d *delivery) publish(ctx context.Context) {
-	var wg sync.WaitGroup
-	for range min(d.sink.cfg.MaxRequests, len(d.runs)) {
-		wg.Go(func() {
-			for {
-				i := int(d.next.Add(1)) - 1
-				if i >= len(d.runs) {
-					return
-				}
-				d.publishRun(ctx, &d.runs[i])
-			}
+	var requests errgroup.Group
+	requests.SetLimit(d.sink.cfg.MaxRequests)
+	for i := range d.runs {
+		requests.Go(func() error {
+			d.publishRun(ctx, &d.runs[i])
+			return nil // how it ended is noted with the run
 		})
 	}
-	wg.Wait()
+	_ = requests.Wait()
 }
 
 // publishRun publishes the run's events in order, up to the first request that

@@ -2,8 +2,9 @@ package webhook
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/docket-exporter/exporter"
 )
@@ -17,7 +18,6 @@ type delivery struct {
 	sink    *Sink
 	attempt int
 	runs    []run
-	next    atomic.Int64
 	failed  atomic.Int64 // requests since the receiver answered one by itself
 	halted  atomic.Bool  // make no further requests
 }
@@ -31,13 +31,10 @@ type run struct {
 
 // byRun cuts a sorted batch into its runs.
 func byRun(events []exporter.Event) []run {
-	var runs []run
-	start := 0
-	for i := range events {
-		if i+1 == len(events) || events[i+1].RunID != events[i].RunID {
-			runs = append(runs, run{events: events[start : i+1 : i+1]})
-			start = i + 1
-		}
+	pieces := exporter.ByRun(events)
+	runs := make([]run, len(pieces))
+	for i, piece := range pieces {
+		runs[i].events = piece
 	}
 	return runs
 }
@@ -45,19 +42,15 @@ func byRun(events []exporter.Event) []run {
 // send sends the runs beside each other and returns when no request is under
 // way any more.
 func (d *delivery) send(ctx context.Context) {
-	var wg sync.WaitGroup
-	for range min(d.sink.cfg.Concurrency, len(d.runs)) {
-		wg.Go(func() {
-			for {
-				i := int(d.next.Add(1)) - 1
-				if i >= len(d.runs) {
-					return
-				}
-				d.sendRun(ctx, &d.runs[i])
-			}
+	var requests errgroup.Group
+	requests.SetLimit(d.sink.cfg.Concurrency)
+	for i := range d.runs {
+		requests.Go(func() error {
+			d.sendRun(ctx, &d.runs[i])
+			return nil // how it ended is noted with the run
 		})
 	}
-	wg.Wait()
+	_ = requests.Wait()
 }
 
 // sendRun sends the run's events in order, up to the first one that is not

@@ -210,5 +210,5 @@ func TestStandbyIsRefused(t *testing.T) {
 	if _, err := docket.ReadBacklog(t.Context(), pgtest.PlainPool(t, dsn), "public", docket.Rest{}); err == nil || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("backlog from a standby: %v", err)
 	}
-	wantFinding(t, check(t, dsn, "public"), docket.Fail, "standby", "target_session_attrs=read-write")
+	wantFinding(t, check(t, dsn, "public"), exporter.LevelFail, "standby", "target_session_attrs=read-write")
 }

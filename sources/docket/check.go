@@ -13,23 +13,6 @@ import (
 	exporter "github.com/docket-exporter/exporter"
 )
 
-// Level says how much a finding matters.
-type Level string
-
-// Levels of a finding.
-const (
-	OK   Level = "ok"
-	Warn Level = "warn" // reading works; a person should know
-	Fail Level = "fail" // reading would fail, stop, or lose events
-)
-
-// Finding is one thing that a check looked at.
-type Finding struct {
-	Level Level
-	Text  string // what was seen
-	Hint  string // what to do; empty when there is nothing
-}
-
 // oldestServer is the least PostgreSQL version that Docket supports.
 const oldestServer = 13
 
@@ -39,7 +22,7 @@ const grantsHint = "grant the exporter's role what `exporter migrate --print-gra
 // relies on, and changes nothing. Its error says that the connection failed;
 // whatever the server answers is a finding. What cannot be looked at because
 // of an earlier failure is left out.
-func Check(ctx context.Context, conn *pgx.Conn, schema string) ([]Finding, error) {
+func Check(ctx context.Context, conn *pgx.Conn, schema string) ([]exporter.Finding, error) {
 	c := checker{conn: conn, schema: schema}
 	for _, step := range []func(context.Context) error{
 		c.server, c.schemaUsage, c.tables, c.privileges, c.sequence, c.surroundings, c.lowestID, c.settings,
@@ -57,16 +40,16 @@ func Check(ctx context.Context, conn *pgx.Conn, schema string) ([]Finding, error
 
 // refused makes a finding of a server's answer; any other error, and one that
 // ended the connection, stays an error.
-func refused(conn *pgx.Conn, err error, doing string) ([]Finding, error) {
+func refused(conn *pgx.Conn, err error, doing string) ([]exporter.Finding, error) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || conn.IsClosed() {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	f := Finding{Level: Fail, Text: fmt.Sprintf("%s: %s (SQLSTATE %s)", doing, pg.Message, pg.Code)}
+	f := exporter.Finding{Level: exporter.LevelFail, Text: fmt.Sprintf("%s: %s (SQLSTATE %s)", doing, pg.Message, pg.Code)}
 	if pg.Code == "42501" {
 		f.Hint = grantsHint
 	}
-	return []Finding{f}, nil
+	return []exporter.Finding{f}, nil
 }
 
 // checker collects findings. A step that sets blocked ends the check.
@@ -74,17 +57,17 @@ type checker struct {
 	conn    *pgx.Conn
 	schema  string
 	table   *table
-	found   []Finding
+	found   []exporter.Finding
 	blocked bool
 }
 
-func (c *checker) add(level Level, text, hint string) {
-	c.found = append(c.found, Finding{level, text, hint})
+func (c *checker) add(level exporter.Level, text, hint string) {
+	c.found = append(c.found, exporter.Finding{Level: level, Text: text, Hint: hint})
 }
 
 // block records a failure without which the rest cannot be looked at.
 func (c *checker) block(text, hint string) {
-	c.add(Fail, text, hint)
+	c.add(exporter.LevelFail, text, hint)
 	c.blocked = true
 }
 
@@ -99,12 +82,12 @@ func (c *checker) server(ctx context.Context) error {
 	}
 	switch {
 	case number < oldestServer*10000:
-		c.add(Fail, "the server is PostgreSQL "+version, fmt.Sprintf("upgrade it to PostgreSQL %d or newer", oldestServer))
+		c.add(exporter.LevelFail, "the server is PostgreSQL "+version, fmt.Sprintf("upgrade it to PostgreSQL %d or newer", oldestServer))
 	case recovery:
-		c.add(Fail, "the server is in recovery (a standby), which does not show the transactions whose events are still to come",
+		c.add(exporter.LevelFail, "the server is in recovery (a standby), which does not show the transactions whose events are still to come",
 			"let DOCKET_DATABASE_URL lead to the primary, for example with target_session_attrs=read-write")
 	default:
-		c.add(OK, "the server is PostgreSQL "+version+" and a primary", "")
+		c.add(exporter.LevelOK, "the server is PostgreSQL "+version+" and a primary", "")
 	}
 	return nil
 }
@@ -138,14 +121,14 @@ func (c *checker) tables(ctx context.Context) error {
 		return err
 	}
 	c.table = t
-	c.add(OK, fmt.Sprintf("%s and docket_runs have the columns that are read", t.events), "")
+	c.add(exporter.LevelOK, fmt.Sprintf("%s and docket_runs have the columns that are read", t.events), "")
 	switch {
 	case slices.Contains(knownVersions, t.version):
-		c.add(OK, "Docket's schema has version "+t.version, "")
+		c.add(exporter.LevelOK, "Docket's schema has version "+t.version, "")
 	case t.version == "":
-		c.add(Warn, t.runs+" carries no schema version as its comment", "make sure that Docket's own migrations made the tables")
+		c.add(exporter.LevelWarn, t.runs+" carries no schema version as its comment", "make sure that Docket's own migrations made the tables")
 	default:
-		c.add(Warn, fmt.Sprintf("Docket's schema has version %q, which this exporter does not know; its tables have the known shape", t.version),
+		c.add(exporter.LevelWarn, fmt.Sprintf("Docket's schema has version %q, which this exporter does not know; its tables have the known shape", t.version),
 			"look for a newer exporter")
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	exporter "github.com/docket-exporter/exporter"
 )
 
 // privileges looks at what the role may read. A grant on the columns alone is
@@ -27,7 +29,7 @@ func (c *checker) privileges(ctx context.Context) error {
 			missing = append(missing, r.name)
 		}
 		if restricted {
-			c.add(Fail, "row-level security hides rows of "+r.name+" from the role: they would never be exported",
+			c.add(exporter.LevelFail, "row-level security hides rows of "+r.name+" from the role: they would never be exported",
 				"give the role a policy that shows all rows and BYPASSRLS")
 		}
 	}
@@ -42,7 +44,7 @@ func (c *checker) privileges(ctx context.Context) error {
 		c.block("the role lacks SELECT on "+strings.Join(missing, ", "), grantsHint)
 		return nil
 	}
-	c.add(OK, "the role may read the tables and the id sequence", "")
+	c.add(exporter.LevelOK, "the role may read the tables and the id sequence", "")
 	return nil
 }
 
@@ -59,16 +61,16 @@ func (c *checker) settings(ctx context.Context) error {
 		return err
 	}
 	if stats {
-		c.add(OK, "the role sees since when transactions keep ids open", "")
+		c.add(exporter.LevelOK, "the role sees since when transactions keep ids open", "")
 	} else {
-		c.add(OK, "the role lacks pg_read_all_stats, which is optional: who keeps ids open is shown, since when is our own first sight of it",
+		c.add(exporter.LevelOK, "the role lacks pg_read_all_stats, which is optional: who keeps ids open is shown, since when is our own first sight of it",
 			fmt.Sprintf("GRANT pg_read_all_stats TO %s", quote(role)))
 	}
 	if commit == "off" || stored {
-		c.add(Warn, "synchronous_commit is off: after a crash of the server, events that were exported may be missing and their ids used again",
+		c.add(exporter.LevelWarn, "synchronous_commit is off: after a crash of the server, events that were exported may be missing and their ids used again",
 			"set synchronous_commit to on for the roles that Docket uses")
 	} else {
-		c.add(OK, "synchronous_commit is "+commit, "")
+		c.add(exporter.LevelOK, "synchronous_commit is "+commit, "")
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	exporter "github.com/docket-exporter/exporter"
 )
 
 // sequence looks at how ids are handed out. Only with steps of 1, none kept
@@ -27,11 +29,11 @@ func (c *checker) sequence(ctx context.Context) error {
 	note(increment != 1, fmt.Sprintf("INCREMENT %d", increment), "INCREMENT BY 1")
 	note(cycle, "CYCLE", "NO CYCLE")
 	if len(seen) > 0 {
-		c.add(Fail, fmt.Sprintf("the id sequence %s has %s: ids could appear that count as done", c.table.sequence, strings.Join(seen, ", ")),
+		c.add(exporter.LevelFail, fmt.Sprintf("the id sequence %s has %s: ids could appear that count as done", c.table.sequence, strings.Join(seen, ", ")),
 			fmt.Sprintf("ALTER SEQUENCE %s %s;", c.table.sequence, strings.Join(undo, " ")))
 		return nil
 	}
-	c.add(OK, fmt.Sprintf("the id sequence %s hands ids out one by one", c.table.sequence), "")
+	c.add(exporter.LevelOK, fmt.Sprintf("the id sequence %s hands ids out one by one", c.table.sequence), "")
 	return nil
 }
 
@@ -54,11 +56,11 @@ func (c *checker) surroundings(ctx context.Context) error {
 		}
 	}
 	if highest > s.last {
-		c.add(Fail, fmt.Sprintf("%s holds id %d, but its sequence %s is at %d: ids would be handed out again", c.table.events, highest, c.table.sequence, s.last),
+		c.add(exporter.LevelFail, fmt.Sprintf("%s holds id %d, but its sequence %s is at %d: ids would be handed out again", c.table.events, highest, c.table.sequence, s.last),
 			fmt.Sprintf("SELECT setval('%s', %d);", strings.ReplaceAll(c.table.sequence, "'", "''"), highest))
 		return nil
 	}
-	c.add(OK, fmt.Sprintf("who holds the id sequence can be read; it is at %d", s.last), "")
+	c.add(exporter.LevelOK, fmt.Sprintf("who holds the id sequence can be read; it is at %d", s.last), "")
 	return nil
 }
 
@@ -68,7 +70,7 @@ func (c *checker) lowestID(ctx context.Context) error {
 		return err
 	}
 	if lowest <= 0 {
-		c.add(Fail, fmt.Sprintf("%s holds id %d; Docket's ids begin at 1", c.table.events, lowest),
+		c.add(exporter.LevelFail, fmt.Sprintf("%s holds id %d; Docket's ids begin at 1", c.table.events, lowest),
 			"see who inserted events with ids of their own")
 	}
 	return nil

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 	"github.com/docket-exporter/exporter/retention"
 	"github.com/docket-exporter/exporter/sources/docket"
 )
 
-func check(t *testing.T, dsn, schema string) []docket.Finding {
+func check(t *testing.T, dsn, schema string) []exporter.Finding {
 	t.Helper()
 	found, err := docket.Check(t.Context(), pgtest.Connect(t, dsn), schema)
 	if err != nil {
@@ -25,12 +26,12 @@ func check(t *testing.T, dsn, schema string) []docket.Finding {
 
 // wantFinding looks for one finding of the level with the text and the hint,
 // and for none that is worse.
-func wantFinding(t *testing.T, found []docket.Finding, level docket.Level, text, hint string) {
+func wantFinding(t *testing.T, found []exporter.Finding, level exporter.Level, text, hint string) {
 	t.Helper()
 	matched := false
 	for _, f := range found {
 		matched = matched || f.Level == level && strings.Contains(f.Text, text) && strings.Contains(f.Hint, hint)
-		if f.Level == docket.Fail && level != docket.Fail {
+		if f.Level == exporter.LevelFail && level != exporter.LevelFail {
 			t.Errorf("unexpected failure: %s", f.Text)
 		}
 	}
@@ -39,7 +40,7 @@ func wantFinding(t *testing.T, found []docket.Finding, level docket.Level, text,
 	}
 }
 
-func list(found []docket.Finding) string {
+func list(found []exporter.Finding) string {
 	var b strings.Builder
 	for _, f := range found {
 		fmt.Fprintf(&b, "%s: %s [%s]\n", f.Level, f.Text, f.Hint)
@@ -54,14 +55,14 @@ func TestCheckOfAGoodDatabase(t *testing.T) {
 	s.insert("r1", 1)
 	found := check(t, d.dsn, "public")
 	for _, f := range found {
-		if f.Level != docket.OK {
+		if f.Level != exporter.LevelOK {
 			t.Errorf("%s: %s", f.Level, f.Text)
 		}
 	}
 	for _, text := range []string{
 		"PostgreSQL", "have the columns", "version 2", "may read the tables", "one by one", "it is at 1", "since when", "synchronous_commit is on",
 	} {
-		wantFinding(t, found, docket.OK, text, "")
+		wantFinding(t, found, exporter.LevelOK, text, "")
 	}
 }
 
@@ -71,26 +72,26 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	s.insert("r1", 1)
 	for name, c := range map[string]struct {
 		sql        string
-		level      docket.Level
+		level      exporter.Level
 		text, hint string
 	}{
 		"cache": {
-			"ALTER SEQUENCE docket_events_id_seq CACHE 20", docket.Fail,
+			"ALTER SEQUENCE docket_events_id_seq CACHE 20", exporter.LevelFail,
 			"CACHE 20", "ALTER SEQUENCE public.docket_events_id_seq CACHE 1;",
 		},
 		"increment and cycle": {
 			`DO $$ BEGIN ALTER SEQUENCE docket_events_id_seq INCREMENT BY 2 CYCLE; ALTER SEQUENCE docket_events_id_seq RENAME TO "Ids of events"; END $$`,
-			docket.Fail, "INCREMENT 2, CYCLE", `ALTER SEQUENCE public."Ids of events" INCREMENT BY 1 NO CYCLE;`,
+			exporter.LevelFail, "INCREMENT 2, CYCLE", `ALTER SEQUENCE public."Ids of events" INCREMENT BY 1 NO CYCLE;`,
 		},
-		"no owned sequence": {"ALTER SEQUENCE docket_events_id_seq OWNED BY NONE", docket.Fail, "owns no sequence", "ALTER SEQUENCE"},
-		"missing column":    {"ALTER TABLE docket_events DROP COLUMN step", docket.Fail, "step is missing", "exporter that knows"},
-		"column of a type":  {"ALTER TABLE docket_events ALTER step TYPE bigint", docket.Fail, "step is bigint, want integer", "exporter that knows"},
-		"no tables":         {"DROP TABLE docket_events", docket.Fail, "has no docket_events", "DOCKET_SCHEMA"},
-		"no schema":         {"ALTER SCHEMA public RENAME TO other", docket.Fail, `no schema "public"`, "DOCKET_SCHEMA"},
-		"newer version":     {"COMMENT ON TABLE docket_runs IS '3'", docket.Warn, `version "3"`, "newer exporter"},
-		"no version":        {"COMMENT ON TABLE docket_runs IS NULL", docket.Warn, "no schema version", "migrations"},
-		"explicit id":       {"UPDATE docket_events SET id = 1000", docket.Fail, "holds id 1000, but its sequence public.docket_events_id_seq is at 1", "setval('public.docket_events_id_seq', 1000)"},
-		"id below 1":        {"UPDATE docket_events SET id = -3", docket.Fail, "holds id -3", "who inserted"},
+		"no owned sequence": {"ALTER SEQUENCE docket_events_id_seq OWNED BY NONE", exporter.LevelFail, "owns no sequence", "ALTER SEQUENCE"},
+		"missing column":    {"ALTER TABLE docket_events DROP COLUMN step", exporter.LevelFail, "step is missing", "exporter that knows"},
+		"column of a type":  {"ALTER TABLE docket_events ALTER step TYPE bigint", exporter.LevelFail, "step is bigint, want integer", "exporter that knows"},
+		"no tables":         {"DROP TABLE docket_events", exporter.LevelFail, "has no docket_events", "DOCKET_SCHEMA"},
+		"no schema":         {"ALTER SCHEMA public RENAME TO other", exporter.LevelFail, `no schema "public"`, "DOCKET_SCHEMA"},
+		"newer version":     {"COMMENT ON TABLE docket_runs IS '3'", exporter.LevelWarn, `version "3"`, "newer exporter"},
+		"no version":        {"COMMENT ON TABLE docket_runs IS NULL", exporter.LevelWarn, "no schema version", "migrations"},
+		"explicit id":       {"UPDATE docket_events SET id = 1000", exporter.LevelFail, "holds id 1000, but its sequence public.docket_events_id_seq is at 1", "setval('public.docket_events_id_seq', 1000)"},
+		"id below 1":        {"UPDATE docket_events SET id = -3", exporter.LevelFail, "holds id -3", "who inserted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.do("BEGIN")
@@ -109,11 +110,11 @@ func TestCheckWarnsOfAsynchronousCommits(t *testing.T) {
 	d := open(t, docket.Options{})
 	s := d.session()
 	s.do("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$")
-	wantFinding(t, check(t, d.dsn, "public"), docket.Warn, "synchronous_commit is off", "set synchronous_commit")
+	wantFinding(t, check(t, d.dsn, "public"), exporter.LevelWarn, "synchronous_commit is off", "set synchronous_commit")
 	s.do("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database()); END $$")
 	role, _ := roleOn(t, d)
 	s.do(`DO $$ BEGIN EXECUTE format('ALTER ROLE ` + role + ` IN DATABASE %I SET synchronous_commit = off', current_database()); END $$`)
-	wantFinding(t, check(t, d.dsn, "public"), docket.Warn, "synchronous_commit is off", "set synchronous_commit")
+	wantFinding(t, check(t, d.dsn, "public"), exporter.LevelWarn, "synchronous_commit is off", "set synchronous_commit")
 }
 
 // roleOn makes a role without any privilege and returns its name and its DSN.
@@ -153,15 +154,15 @@ func TestCheckOfPrivileges(t *testing.T) {
 		{`SELECT on "public".docket_runs, sequence`, []string{"GRANT SELECT (run_id, tenant_id, graph_id, graph_hash, status, started_at, updated_at) ON docket_runs TO "}},
 		{"SELECT on sequence public.docket_events_id_seq", []string{"GRANT SELECT ON SEQUENCE docket_events_id_seq TO "}},
 	} {
-		wantFinding(t, check(t, dsn, "public"), docket.Fail, step.lacks, grants)
+		wantFinding(t, check(t, dsn, "public"), exporter.LevelFail, step.lacks, grants)
 		for _, grant := range step.grant {
 			s.do(grant + role)
 		}
 	}
-	wantFinding(t, check(t, dsn, "public"), docket.OK, "pg_read_all_stats", "GRANT pg_read_all_stats TO")
+	wantFinding(t, check(t, dsn, "public"), exporter.LevelOK, "pg_read_all_stats", "GRANT pg_read_all_stats TO")
 
 	s.do("ALTER TABLE docket_events ENABLE ROW LEVEL SECURITY")
-	wantFinding(t, check(t, dsn, "public"), docket.Fail, "row-level security hides rows", "BYPASSRLS")
+	wantFinding(t, check(t, dsn, "public"), exporter.LevelFail, "row-level security hides rows", "BYPASSRLS")
 }
 
 func TestCheckFailsWithItsConnection(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/retention"
 )
 
@@ -38,7 +39,7 @@ func ReadSight(ctx context.Context, pool *pgxpool.Pool, schema string, events ti
 // CheckRetention compares the retention that was told with the tables, because
 // only Docket's configuration knows the real one. Its error says that the
 // connection failed.
-func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, told retention.Policy) ([]Finding, error) {
+func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, told retention.Policy) ([]exporter.Finding, error) {
 	t := &table{events: quote(schema) + ".docket_events", runs: quote(schema) + ".docket_runs"}
 	var s retention.Sight
 	st := t.sightStatement(told.Events, &s)
@@ -52,11 +53,11 @@ func CheckRetention(ctx context.Context, conn *pgx.Conn, schema string, told ret
 	}
 	s.Held = len(holders) > 0
 	verdict := retention.Judge(told, s)
-	f := Finding{Level: OK}
+	f := exporter.Finding{Level: exporter.LevelOK}
 	if f.Text, f.Hint = verdict.Text(); verdict.Mismatch != retention.Agrees {
-		f.Level = Warn
+		f.Level = exporter.LevelWarn
 	}
-	return []Finding{f}, nil
+	return []exporter.Finding{f}, nil
 }
 
 // sightStatement looks at both ends of what the pruner leaves: the oldest rows,
