@@ -148,10 +148,7 @@ func backfillBesideLive(ctx context.Context, b *bed, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		_, stopErr := p.stop()
-		err = errors.Join(err, stopErr, b.remove(context.WithoutCancel(ctx), e))
-	}()
+	defer func() { err = errors.Join(err, b.end(ctx, p, e)) }()
 	if err := b.await(ctx, "SELECT count(owner) = 1 FROM "+e.schema+".consumers"); err != nil {
 		return err
 	}

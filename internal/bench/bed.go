@@ -155,6 +155,12 @@ func toFiles(dir string) []string {
 	return []string{"CONSUMER_BENCH_SINK=file", "CONSUMER_BENCH_FILE_DIR=" + dir}
 }
 
+// end stops the exporter that runs in an export, and removes that.
+func (b *bed) end(ctx context.Context, p *process, e *export) error {
+	_, err := p.stop()
+	return errors.Join(err, b.remove(context.WithoutCancel(ctx), e))
+}
+
 // remove deletes what was exported, so that many turns need the room of one.
 func (b *bed) remove(ctx context.Context, e *export) error {
 	_, err := b.pool.Exec(ctx, "DROP SCHEMA "+e.schema+" CASCADE")

@@ -32,10 +32,7 @@ func measureIdle(ctx context.Context, b *bed, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		_, stopErr := p.stop()
-		err = errors.Join(err, stopErr, b.remove(context.WithoutCancel(ctx), e))
-	}()
+	defer func() { err = errors.Join(err, b.end(ctx, p, e)) }()
 	if err := b.await(ctx, "SELECT coalesce(max(events_accepted) = $1, false) FROM "+e.schema+".consumers", int64(idleEvents)); err != nil {
 		return err
 	}

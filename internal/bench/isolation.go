@@ -69,10 +69,7 @@ func (b *bed) latencyBeside(ctx context.Context, broken map[string]string) (late
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		_, stopErr := p.stop()
-		err = errors.Join(err, stopErr, b.remove(context.WithoutCancel(ctx), e))
-	}()
+	defer func() { err = errors.Join(err, b.end(ctx, p, e)) }()
 	if err := b.await(ctx, "SELECT count(owner) = $1 FROM "+e.schema+".consumers", 1+len(broken)); err != nil {
 		return nil, err
 	}
