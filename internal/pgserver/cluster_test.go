@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/docket-exporter/exporter/internal/pgserver"
+	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
 func start(t *testing.T, o pgserver.Options) *pgserver.Cluster {
@@ -207,28 +208,17 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	if err := child.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	pgtest.Until(t, 10*time.Second, "the server to end with the killed process that started it", func() bool {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			break
+		if err == nil {
+			_ = conn.Close()
 		}
-		_ = conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("the server outlived the killed process that started it")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	// The pid file goes last, after the children.
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid")); errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server left its pid file")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return err != nil
+	})
+	pgtest.Until(t, 10*time.Second, "its pid file to go, the last after the children", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid"))
+		return errors.Is(err, os.ErrNotExist)
+	})
 	// The next one to start clears what the killed process left.
 	next := start(t, pgserver.Options{})
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docket-exporter/exporter/internal/pgtest"
 	"github.com/docket-exporter/exporter/internal/subprocess"
 )
 
@@ -24,12 +25,7 @@ func shell(t *testing.T, script string) (p *subprocess.Process, log string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Kill() }) // mostly it has ended
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(subprocess.Tail(log, 100), "ready"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the program says nothing")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	pgtest.Until(t, 10*time.Second, "the program's word", func() bool { return strings.Contains(subprocess.Tail(log, 100), "ready") })
 	return p, log
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/internal/pgtest"
 	"github.com/docket-exporter/exporter/sinks/sinktest"
 )
 
@@ -30,7 +31,7 @@ func TestServerThatIsGoneIsNotAskedForEveryRun(t *testing.T) {
 	server.stop()
 	expectPlain(t, s.Deliver(t.Context(), b))
 	server.start()
-	await(t, "the server's return", func() bool { return s.Deliver(t.Context(), b) == nil })
+	pgtest.Until(t, 20*time.Second, "the server's return", func() bool { return s.Deliver(t.Context(), b) == nil })
 	keys := map[string]bool{} // part of the batch may have been accepted before the whole was
 	for _, m := range server.messages("bounds") {
 		keys[m.Attributes["idempotency_key"]] = true
@@ -68,7 +69,7 @@ func TestNothingGoesOnAfterTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := make(chan error, 1)
 	go func() { answer <- s.Deliver(ctx, sinktest.Batch(1, 100, 5)) }()
-	await(t, "ten requests", func() bool { return held() == 10 })
+	pgtest.Until(t, 20*time.Second, "ten requests", func() bool { return held() == 10 })
 	cancel()
 	began := time.Now()
 	if err := <-answer; !errors.Is(err, context.Canceled) {
@@ -77,7 +78,7 @@ func TestNothingGoesOnAfterTheContext(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("Deliver returned %v after its context", took)
 	}
-	await(t, "the requests to be cancelled", func() bool { return held() == 0 })
+	pgtest.Until(t, 20*time.Second, "the requests to be cancelled", func() bool { return held() == 0 })
 	if n := len(server.seen()); n != 10 {
 		t.Errorf("%d requests, want none after the context has ended", n)
 	}

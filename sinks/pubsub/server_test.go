@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
 const project = "docket-test"
@@ -56,13 +57,11 @@ func newServer(t *testing.T, topics ...string) *server {
 
 func (s *server) start() {
 	s.t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.addr)
-	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
-		l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.addr)
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	var l net.Listener
+	pgtest.Eventually(s.t, 10*time.Second, func() (err error) { // the address may be taken for a moment
+		l, err = net.Listen("tcp", s.addr)
+		return err
+	})
 	s.addr = l.Addr().String()
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.UnaryInterceptor(s.intercept))
 	pubsubpb.RegisterPublisherServer(g, &s.fake.GServer)
@@ -205,15 +204,5 @@ func deliver(t *testing.T, s *Sink, b exporter.Batch) {
 	t.Helper()
 	if err := s.Deliver(t.Context(), b); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await waits until the condition holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting for %s", what)
-		}
 	}
 }

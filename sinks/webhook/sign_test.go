@@ -7,6 +7,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
 // The example of the specification's reference libraries.
@@ -62,9 +64,8 @@ func TestAttemptsShareTheID(t *testing.T) {
 		if err := s.Deliver(t.Context(), b); err == nil {
 			t.Fatal("accepted")
 		}
-		for second := time.Now().Unix(); time.Now().Unix() == second; {
-			time.Sleep(10 * time.Millisecond) // timestamps have whole seconds
-		}
+		sent := time.Now().Unix() // timestamps have whole seconds
+		pgtest.Until(t, 5*time.Second, "the next second", func() bool { return time.Now().Unix() != sent })
 	}
 	for _, r := range server.asked() {
 		ids[r.header.Get("webhook-id")], stamps[r.header.Get("webhook-timestamp")], attempts[r.header.Get("X-Attempt")] = true, true, true
