@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/sinks/file"
 	"github.com/docket-exporter/exporter/sources/docket"
@@ -159,18 +158,4 @@ var whole = docket.Renderer{}
 // rendererOf renders events as the consumer's source does.
 func rendererOf(c ConsumerConfig) docket.Renderer {
 	return docket.Renderer{PayloadKeys: c.Payload.Keys, NoPayload: !c.Payload.Full && len(c.Payload.Keys) == 0}
-}
-
-// replayBatch is the request for some letters. Its token is none of the live
-// batches', and the same letters have the same one.
-func (r *replayer) replayBatch(letters []cursor.DeadLetter, attempt int) exporter.Batch {
-	b := exporter.Batch{
-		Consumer: r.consumer.Name, UID: letters[0].ConsumerUID + " dead letters", Shape: r.consumer.shape(),
-		Attempt: attempt, Rows: len(letters), Events: make([]exporter.Event, len(letters)),
-	}
-	for i := range letters {
-		b.Events[i] = letters[i].Event
-		b.Bytes += letters[i].Bytes
-	}
-	return b
 }

@@ -15,12 +15,10 @@ import (
 
 const (
 	claimTime     = 2 * time.Minute // after which another replay may take the letters of one that died
-	sendTime      = claimTime - 15*time.Second
-	replayTries   = 5 // of a sink that is unavailable
+	sendTime      = claimTime - 15*time.Second // of a request, which ends before the claims do
 	replayEvents  = 100
 	replayBytes   = 4 << 20
 	recordTries   = 5
-	longestPause  = 30 * time.Second
 	recordTimeout = 10 * time.Second
 )
 
@@ -35,8 +33,9 @@ type replayer struct {
 	answers  *letterAnswers
 	log      *slog.Logger
 
-	accepted []int64 // of the present chunk
-	stopped  string  // why nothing more is tried
+	claimed map[exporter.Identity]cursor.DeadLetter // the present chunk
+	taken   []int64                                 // of it, by the sink
+	stopped string                                  // why nothing more is tried
 }
 
 // run sends letters, which are in order, and what is held behind them, until
@@ -83,8 +82,8 @@ func chunk(queue []cursor.DeadLetter) int {
 
 // heldBehind returns what follows the letters that were just accepted.
 func (r *replayer) heldBehind(ctx context.Context, seen map[int64]bool) ([]cursor.DeadLetter, error) {
-	ids := r.accepted
-	if r.accepted = nil; len(ids) == 0 || ctx.Err() != nil {
+	ids := r.taken
+	if r.taken = nil; len(ids) == 0 || ctx.Err() != nil {
 		return nil, nil
 	}
 	held, err := r.store.HeldBehind(ctx, ids)
@@ -110,26 +109,32 @@ func (r *replayer) try(ctx context.Context, want []cursor.DeadLetter) error {
 	if err := r.explainMissing(ctx, want, got); err != nil {
 		return err
 	}
-	var ready []cursor.DeadLetter
-	for len(got) > 0 {
-		d := got[0]
-		got = got[1:]
-		if why := r.prepare(&d); why != "" {
-			got = r.rejected(ctx, &d, why, got)
+	r.claimed = map[exporter.Identity]cursor.DeadLetter{}
+	events := make([]exporter.Event, len(got))
+	for i := range got {
+		events[i] = got[i].Event
+		r.claimed[events[i].Identity()] = got[i]
+	}
+	var ready []exporter.Event
+	for len(events) > 0 {
+		e := events[0]
+		events = events[1:]
+		if why := r.prepare(&e); why != "" {
+			events = r.refused(e, why, events)
 			continue
 		}
-		ready = append(ready, d)
+		ready = append(ready, e)
 	}
 	r.send(ctx, ready)
 	return nil
 }
 
 // prepare makes the event of a letter as the consumer's source would.
-func (r *replayer) prepare(d *cursor.DeadLetter) (why string) {
-	if err := r.render.Render(&d.Event); err != nil {
+func (r *replayer) prepare(e *exporter.Event) (why string) {
+	if err := r.render.Render(e); err != nil {
 		return "undecodable: " + err.Error()
 	}
-	if d.Event.Identity().Key() != d.Key {
+	if e.Identity().Key() != r.claimed[e.Identity()].Key {
 		return "its run id is not valid UTF-8 and could not be stored as it is: the event would get another identity"
 	}
 	return ""
@@ -165,170 +170,104 @@ func (r *replayer) explainMissing(ctx context.Context, want, got []cursor.DeadLe
 }
 
 // send offers claimed letters until each has an answer.
-func (r *replayer) send(ctx context.Context, pending []cursor.DeadLetter) {
-	var backoff exporter.Backoff
-	for try := 1; len(pending) > 0; {
-		err := r.deliver(ctx, pending, try)
-		var rejected *exporter.RejectedError
-		var refused *exporter.RefusedError
-		var partial *exporter.PartialError
-		var pause *exporter.PauseError
-		var later *exporter.RetryAfterError
-		wait := time.Duration(0)
-		switch {
-		case err == nil:
-			r.took(pending)
-			return
-		case ctx.Err() != nil:
-			r.giveUp(pending, answerFailed, "interrupted")
-			return
-		case errors.As(err, &pause):
-			r.giveUp(pending, answerPerson, pause.Detail)
-			return
-		case errors.As(err, &refused) && len(pending) > 1:
-			r.singly(ctx, pending)
-			return
-		case errors.As(err, &refused):
-			r.rejected(ctx, &pending[0], refused.Error(), nil)
-			return
-		case errors.As(err, &rejected):
-			before := len(pending)
-			if pending = r.without(ctx, pending, rejected.Rejections); len(pending) < before {
-				continue
-			}
-		case errors.As(err, &partial):
-			pending, wait = r.partly(pending, partial.Pending), partial.After
-		case errors.As(err, &later):
-			wait = later.After
-		}
-		if try++; try > replayTries {
-			r.giveUp(pending, answerFailed, err.Error())
-			return
-		}
-		wait = min(max(wait, backoff.Next()), longestPause)
-		r.log.Warn("the sink did not accept the dead letters; trying again", "events", len(pending), "in", wait, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		pending = r.prolong(pending)
+func (r *replayer) send(ctx context.Context, events []exporter.Event) {
+	resend := resender{sink: r.sink, owner: r, what: "dead letters", limit: sendTime, log: r.log}
+	tried, later, err := resend.send(ctx, events)
+	if err == nil {
+		return
+	}
+	result := answerFailed
+	r.stopped = err.Error()
+	if pause, ok := errors.AsType[*exporter.PauseError](err); ctx.Err() != nil {
+		r.stopped = "interrupted"
+	} else if ok {
+		result, r.stopped = answerPerson, pause.Detail
+	}
+	for _, d := range r.lettersOf(tried) {
+		r.failed(&d, r.stopped)
+		r.answers.add(&d, result, r.stopped)
+	}
+	r.unclaim(later)
+	for _, d := range r.lettersOf(later) {
+		r.answers.add(&d, answerFailed, "not tried: "+r.stopped)
 	}
 }
 
-// deliver makes one request, which ends before the claims do.
-func (r *replayer) deliver(ctx context.Context, letters []cursor.DeadLetter, try int) error {
-	ctx, cancel := context.WithTimeout(ctx, sendTime)
-	defer cancel()
-	return r.sink.Deliver(ctx, r.replayBatch(letters, try))
+// lettersOf returns the letters of some events of the present chunk.
+func (r *replayer) lettersOf(events []exporter.Event) []cursor.DeadLetter {
+	letters := make([]cursor.DeadLetter, len(events))
+	for i := range events {
+		letters[i] = r.claimed[events[i].Identity()]
+	}
+	return letters
 }
 
-// singly sends letters one by one: the sink does not say which it refuses.
-func (r *replayer) singly(ctx context.Context, letters []cursor.DeadLetter) {
-	for len(letters) > 0 {
-		one := r.prolong(letters[:1])
-		letters = letters[1:]
-		if r.stopped != "" {
-			r.unclaim(letters)
-			for i := range letters {
-				r.answers.add(&letters[i], answerFailed, "not tried: "+r.stopped)
-			}
-			return
-		}
-		before := len(r.accepted)
-		r.send(ctx, one)
-		if len(one) > 0 && len(r.accepted) == before {
-			letters = r.behind(ctx, &one[0], letters)
-		}
+// request implements resending. Its token is none of the live batches', and the
+// same letters have the same one.
+func (r *replayer) request(events []exporter.Event, attempt int) exporter.Batch {
+	letters := r.lettersOf(events)
+	b := exporter.Batch{
+		Consumer: r.consumer.Name, UID: letters[0].ConsumerUID + " dead letters", Shape: r.consumer.shape(),
+		Attempt: attempt, Rows: len(events), Events: events,
 	}
+	for i := range letters {
+		b.Bytes += letters[i].Bytes
+	}
+	return b
 }
 
-// without records the letters that the sink has named, and returns the others.
-func (r *replayer) without(ctx context.Context, pending []cursor.DeadLetter, named []exporter.Rejection) []cursor.DeadLetter {
-	for _, x := range named {
-		i := slices.IndexFunc(pending, func(d cursor.DeadLetter) bool { return d.Event.Identity() == x.Event.Identity() })
-		if i < 0 {
-			continue
-		}
-		d := pending[i]
-		pending = append(slices.Clone(pending[:i]), r.rejected(ctx, &d, x.Class+": "+x.Reason, pending[i+1:])...)
-	}
-	return pending
-}
-
-// partly records what the sink has accepted, and returns the rest.
-func (r *replayer) partly(pending []cursor.DeadLetter, open []exporter.Event) (rest []cursor.DeadLetter) {
-	left := map[exporter.Identity]bool{}
-	for i := range open {
-		left[open[i].Identity()] = true
-	}
-	var took []cursor.DeadLetter
-	for _, d := range pending {
-		if left[d.Event.Identity()] {
-			rest = append(rest, d)
-		} else {
-			took = append(took, d)
-		}
-	}
-	r.took(took)
-	return rest
-}
-
-// rejected records that the sink will not take a letter, and returns those of
-// the later ones that may go all the same.
-func (r *replayer) rejected(ctx context.Context, d *cursor.DeadLetter, why string, later []cursor.DeadLetter) []cursor.DeadLetter {
-	r.failed(d, why)
-	r.answers.add(d, answerRejected, why)
-	return r.behind(ctx, d, later)
+// refused implements resending: it records that a letter stays.
+func (r *replayer) refused(e exporter.Event, why string, later []exporter.Event) []exporter.Event {
+	d := r.claimed[e.Identity()]
+	r.failed(&d, why)
+	r.answers.add(&d, answerRejected, why)
+	return r.behind(&d, later)
 }
 
 // behind takes out what has to wait for a letter that stays.
-func (r *replayer) behind(ctx context.Context, d *cursor.DeadLetter, later []cursor.DeadLetter) []cursor.DeadLetter {
-	sameRun := func(l cursor.DeadLetter) bool { return l.Event.RunID == d.Event.RunID }
-	if !slices.ContainsFunc(later, sameRun) {
+func (r *replayer) behind(d *cursor.DeadLetter, later []exporter.Event) []exporter.Event {
+	otherRun := func(e exporter.Event) bool { return e.RunID != d.Event.RunID }
+	wait := slices.DeleteFunc(slices.Clone(later), otherRun)
+	if len(wait) == 0 {
 		return later
 	}
-	held, err := r.store.HeldBehind(context.WithoutCancel(ctx), []int64{d.ID})
+	held, err := r.store.HeldBehind(context.Background(), []int64{d.ID})
 	if err == nil && len(held) == 0 {
 		return later // nothing of the run is held: it goes on without its dead ones
 	}
-	var wait []cursor.DeadLetter
-	rest := slices.DeleteFunc(slices.Clone(later), func(l cursor.DeadLetter) bool {
-		if sameRun(l) {
-			wait = append(wait, l)
-		}
-		return sameRun(l)
-	})
 	r.unclaim(wait)
-	for i := range wait {
-		r.answers.add(&wait[i], answerWaits, fmt.Sprintf("%d of its run must be replayed or discarded first", d.Event.Seq))
+	for _, l := range r.lettersOf(wait) {
+		r.answers.add(&l, answerWaits, fmt.Sprintf("%d of its run must be replayed or discarded first", d.Event.Seq))
 	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(later), func(e exporter.Event) bool { return !otherRun(e) })
 }
 
-// prolong keeps the claims, and drops the letters that are not ours any more.
-func (r *replayer) prolong(letters []cursor.DeadLetter) []cursor.DeadLetter {
+// ready implements resending: it prolongs the claims, and drops the letters that
+// are not ours any more.
+func (r *replayer) ready(events []exporter.Event) ([]exporter.Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	got, err := r.store.ClaimLetters(ctx, idsOf(letters), r.by, claimTime)
+	got, err := r.store.ClaimLetters(ctx, idsOf(r.lettersOf(events)), r.by, claimTime)
 	if err != nil {
-		r.giveUp(letters, answerFailed, err.Error())
-		return nil
+		return nil, err
 	}
 	have := idsOf(got)
-	return slices.DeleteFunc(slices.Clone(letters), func(d cursor.DeadLetter) bool {
+	return slices.DeleteFunc(slices.Clone(events), func(e exporter.Event) bool {
+		d := r.claimed[e.Identity()]
 		if slices.Contains(have, d.ID) {
 			return false
 		}
 		r.answers.add(&d, answerRefused, "somebody else has taken it meanwhile")
 		return true
-	})
+	}), nil
 }
 
-// took records that the sink has accepted letters.
-func (r *replayer) took(letters []cursor.DeadLetter) {
-	if len(letters) == 0 {
-		return
+// accepted implements resending: it records what the sink has.
+func (r *replayer) accepted(events []exporter.Event) error {
+	if len(events) == 0 {
+		return nil
 	}
+	letters := r.lettersOf(events)
 	ids := idsOf(letters)
 	var done []int64
 	var err error
@@ -343,23 +282,14 @@ func (r *replayer) took(letters []cursor.DeadLetter) {
 		time.Sleep(backoff.Next())
 	}
 	if err != nil {
-		r.stopped = err.Error()
 		for i := range letters {
 			r.answers.add(&letters[i], answerFailed, "the sink has it, but that could not be recorded, so it can come again: "+err.Error())
 		}
-		return
+		return err
 	}
-	r.accepted = append(r.accepted, done...)
+	r.taken = append(r.taken, done...)
 	r.answers.addAll(letters, ids, done, answerReplayed, "the sink has it, but somebody else has decided about it meanwhile")
-}
-
-// giveUp records that letters stay because of the sink, and tries no more.
-func (r *replayer) giveUp(letters []cursor.DeadLetter, result, why string) {
-	r.stopped = why
-	for i := range letters {
-		r.failed(&letters[i], why)
-		r.answers.add(&letters[i], result, why)
-	}
+	return nil
 }
 
 func (r *replayer) failed(d *cursor.DeadLetter, why string) {
@@ -370,13 +300,13 @@ func (r *replayer) failed(d *cursor.DeadLetter, why string) {
 	}
 }
 
-func (r *replayer) unclaim(letters []cursor.DeadLetter) {
-	if len(letters) == 0 {
+func (r *replayer) unclaim(events []exporter.Event) {
+	if len(events) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	if err := r.store.UnclaimLetters(ctx, idsOf(letters), r.by); err != nil {
+	if err := r.store.UnclaimLetters(ctx, idsOf(r.lettersOf(events)), r.by); err != nil {
 		r.log.Warn("dead letters were not given back; the claim expires by itself", "err", err)
 	}
 }

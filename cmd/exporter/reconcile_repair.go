@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,12 +19,12 @@ import (
 // twice, with the same identity.
 type repairer struct {
 	*reconciliation
-	source  *docket.Source
-	log     *slog.Logger
-	sink    sink   // nil until it is needed
-	uid     string // of the batches: a new one for each repair, so that a server that dropped duplicates by it cannot swallow a second repair
-	number  int64
-	refused []reconcile.Refusal
+	source *docket.Source
+	log    *slog.Logger
+	sink   sink   // nil until it is needed
+	uid    string // of the batches: a new one for each repair, so that a server that dropped duplicates by it cannot swallow a second repair
+	number int64
+	left   []reconcile.Refusal
 }
 
 func newRepairer(j *reconciliation, source *docket.Source) *repairer {
@@ -44,15 +43,14 @@ func (r *repairer) close() error {
 
 const (
 	repairEvents = 1000
-	repairBytes  = 4 << 20 // encoded
-	repairTries  = 5
+	repairBytes  = 4 << 20         // encoded
 	repairTime   = 2 * time.Minute // of one request
 )
 
 // repair sends absent events in the order of their runs, and says of which the
 // sink did not take why. An error ends the comparison.
 func (r *repairer) repair(ctx context.Context, absent []reconcile.Absent) ([]reconcile.Refusal, error) {
-	r.refused = nil
+	r.left = nil
 	absent = slices.Clone(absent)
 	slices.SortFunc(absent, func(a, b reconcile.Absent) int { return a.Identity.Compare(b.Identity) })
 	for len(absent) > 0 {
@@ -62,11 +60,11 @@ func (r *repairer) repair(ctx context.Context, absent []reconcile.Absent) ([]rec
 			n++
 		}
 		if err := r.batch(ctx, absent[:n]); err != nil {
-			return r.refused, err
+			return r.left, err
 		}
 		absent = absent[n:]
 	}
-	return r.refused, nil
+	return r.left, nil
 }
 
 func (r *repairer) batch(ctx context.Context, absent []reconcile.Absent) error {
@@ -96,7 +94,9 @@ func (r *repairer) batch(ctx context.Context, absent []reconcile.Absent) error {
 			return usage(fmt.Errorf("%s: %w", r.consumer.sinkVariables(), err))
 		}
 	}
-	return r.send(ctx, b.Events)
+	resend := resender{sink: r.p.pipes.wrapSink(r.sink), owner: r, what: "missing events", limit: repairTime, log: r.log}
+	_, _, err = resend.send(ctx, b.Events)
+	return err
 }
 
 // stillDone leaves out what the consumer is about to deliver by itself. Another
@@ -122,7 +122,7 @@ func (r *repairer) stillDone(ctx context.Context, absent []reconcile.Absent) ([]
 }
 
 func (r *repairer) refuse(id exporter.Identity, reason string) {
-	r.refused = append(r.refused, reconcile.Refusal{Identity: id, Reason: reason})
+	r.left = append(r.left, reconcile.Refusal{Identity: id, Reason: reason})
 }
 
 // audit writes down what is about to be sent.
@@ -135,81 +135,29 @@ func (r *repairer) audit(ctx context.Context, events []exporter.Event) error {
 		map[string]any{"events": len(events), "event_ids": ids.String(), "uid": r.status.UID})
 }
 
-// send offers events until each is accepted or refused. An error says that the
-// sink is away or needs a person.
-func (r *repairer) send(ctx context.Context, events []exporter.Event) error {
-	var backoff exporter.Backoff
-	for try := 1; len(events) > 0; {
-		err := r.deliver(ctx, events, try)
-		var rejected *exporter.RejectedError
-		var refused *exporter.RefusedError
-		var partial *exporter.PartialError
-		var pause *exporter.PauseError
-		var later *exporter.RetryAfterError
-		wait := time.Duration(0)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil || errors.As(err, &pause):
-			return err
-		case errors.As(err, &refused) && len(events) == 1:
-			r.refuse(events[0].Identity(), refused.Error())
-			return nil
-		case errors.As(err, &refused):
-			half := len(events) / 2
-			if err := r.send(ctx, events[:half]); err != nil {
-				return err
-			}
-			events = events[half:]
-			continue
-		case errors.As(err, &rejected):
-			if n := len(events); n > len(r.without(&events, rejected.Rejections)) {
-				continue
-			}
-		case errors.As(err, &partial):
-			events, wait = partial.Pending, partial.After
-		case errors.As(err, &later):
-			wait = later.After
-		}
-		if try++; try > repairTries {
-			return err
-		}
-		wait = min(max(wait, backoff.Next()), longestPause)
-		r.log.Warn("the sink did not accept the missing events; trying again", "events", len(events), "in", wait, "err", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-	return nil
+// ready implements resending: nobody else sends what is done.
+func (r *repairer) ready(events []exporter.Event) ([]exporter.Event, error) { return events, nil }
+
+// accepted implements resending: the sink is read again after the repair.
+func (r *repairer) accepted([]exporter.Event) error { return nil }
+
+// refused implements resending. It holds nothing back: later events of the run
+// may be with the sink already.
+func (r *repairer) refused(e exporter.Event, why string, later []exporter.Event) []exporter.Event {
+	r.refuse(e.Identity(), why)
+	return later
 }
 
-// without takes out what the sink has named.
-func (r *repairer) without(events *[]exporter.Event, named []exporter.Rejection) []exporter.Event {
-	for _, x := range named {
-		*events = slices.DeleteFunc(*events, func(e exporter.Event) bool {
-			if e.Identity() != x.Event.Identity() {
-				return false
-			}
-			r.refuse(e.Identity(), x.Class+": "+x.Reason)
-			return true
-		})
-	}
-	return *events
-}
-
-func (r *repairer) deliver(ctx context.Context, events []exporter.Event, try int) error {
-	ctx, cancel := context.WithTimeout(ctx, repairTime)
-	defer cancel()
-	if try == 1 {
+// request implements resending.
+func (r *repairer) request(events []exporter.Event, attempt int) exporter.Batch {
+	if attempt == 1 {
 		r.number++
 	}
 	b := exporter.Batch{
-		Consumer: r.consumer.Name, UID: r.uid, Number: r.number, Shape: r.consumer.shape(), Attempt: try, Rows: len(events), Events: events,
+		Consumer: r.consumer.Name, UID: r.uid, Number: r.number, Shape: r.consumer.shape(), Attempt: attempt, Rows: len(events), Events: events,
 	}
 	for i := range events {
 		b.Bytes += int64(len(events[i].EncodedPayload) + len(events[i].EncodedMetadata))
 	}
-	return r.p.pipes.wrapSink(r.sink).Deliver(ctx, b)
+	return b
 }
