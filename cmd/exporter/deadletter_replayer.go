@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	claimTime     = 2 * time.Minute // after which another replay may take the letters of one that died
+	claimTime     = 2 * time.Minute            // after which another replay may take the letters of one that died
 	sendTime      = claimTime - 15*time.Second // of a request, which ends before the claims do
 	replayEvents  = 100
 	replayBytes   = 4 << 20
