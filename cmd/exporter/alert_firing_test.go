@@ -45,7 +45,7 @@ func watch(t *testing.T, every time.Duration, rules []string, children ...*child
 	t.Helper()
 	var targets []string
 	for _, c := range children {
-		targets = append(targets, c.address())
+		targets = append(targets, strings.TrimPrefix(c.url(), "http://"))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -59,18 +59,6 @@ func watch(t *testing.T, every time.Duration, rules []string, children ...*child
 		}
 	})
 	return s
-}
-
-// address waits for the host and port at which the child serves.
-func (c *child) address() string {
-	c.t.Helper()
-	var addr string
-	pgtest.Until(c.t, 30*time.Second, "the address", func() bool {
-		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
-		addr, _, _ = strings.Cut(rest, `"`)
-		return addr != ""
-	})
-	return addr
 }
 
 // alertStates are the states of alerts by their names, without the prefix.

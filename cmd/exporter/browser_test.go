@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
 // browser is a headless Chromium with one tab, which ends with the test. It is
@@ -129,17 +131,15 @@ func (b *browser) reload(selector string, texts ...string) {
 
 func (b *browser) until(again func(), selector string, texts []string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	pgtest.Eventually(b.t, 20*time.Second, func() error {
 		got := b.text(selector)
 		missing := slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return strings.Contains(got, s) })
 		if len(missing) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%s lacks %q:\n%s", selector, missing, got)
+			return nil
 		}
 		again()
-	}
+		return fmt.Errorf("%s lacks %q:\n%s", selector, missing, got)
+	})
 }
 
 // wantFit fails the test when the page is wider than its window.

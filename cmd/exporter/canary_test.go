@@ -189,10 +189,9 @@ func TestNothingShownHoldsSecretsOrPayloads(t *testing.T) {
 		return strings.Contains(log.String(), "panic in the consumer") && pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.dead_letters`) >= 3 &&
 			strings.Contains(log.String(), `"consumer":"store"`) && strings.Contains(log.String(), "503")
 	})
-	_, rest, _ := strings.Cut(log.String(), `"http server listening","addr":"`)
-	addr, _, _ := strings.Cut(rest, `"`)
+	url := servedAt(log.String())
 	for _, page := range []string{"/metrics", "/livez", "/readyz", "/", "/status.json"} {
-		r, err := http.Get("http://" + addr + page)
+		r, err := http.Get(url + page)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,17 +28,23 @@ type warehouse struct {
 // made by hand, and returns its server.
 func (s *site) toClickHouse() *warehouse {
 	s.t.Helper()
+	w := s.toEmptyClickHouse()
+	ddl := command(s.t, s.env, "check", "--print-ddl")
+	ddl.want(s.t, exitOK, "ReplacingMergeTree")
+	w.query(ddl.stdout)
+	return w
+}
+
+// toEmptyClickHouse does so without a table.
+func (s *site) toEmptyClickHouse() *warehouse {
+	s.t.Helper()
 	server, err := chdb.Start(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = server.Stop() })
 	s.insertsInto(server.DSN())
-	w := &warehouse{Server: server, t: s.t}
-	ddl := command(s.t, s.env, "check", "--print-ddl")
-	ddl.want(s.t, exitOK, "ReplacingMergeTree")
-	w.query(ddl.stdout)
-	return w
+	return &warehouse{Server: server, t: s.t}
 }
 
 // insertsInto makes analytics insert, without waiting for batches to fill up.

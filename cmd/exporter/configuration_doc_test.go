@@ -101,14 +101,11 @@ func defaultOf(v variable) string {
 	}
 }
 
-// The document lists every variable with its default, as the structs have it.
-func TestConfigurationDocument(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "configuration.md")
-	want := configurationDocument()
+// wantDocument compares a document with what it is generated as, or writes it.
+func wantDocument(t *testing.T, name, want, changed string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -118,8 +115,13 @@ func TestConfigurationDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("run this test with -update:\n%s", diff)
+		t.Errorf("%s. If it is meant, run this test with -update:\n%s", changed, diff)
 	}
+}
+
+// The document lists every variable with its default, as the structs have it.
+func TestConfigurationDocument(t *testing.T) {
+	wantDocument(t, "configuration.md", configurationDocument(), "a variable changed")
 }
 
 func TestEveryVariableIsDescribed(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docket-exporter/exporter/internal/chdb"
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
@@ -105,18 +104,10 @@ func TestExpiredEventsAreKept(t *testing.T) {
 // request: what is left has another token, so the server stores it.
 func TestDeadlineBetweenCrashAndRestart(t *testing.T) {
 	t.Parallel()
-	server, err := chdb.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
 	s := newSite(t)
-	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
-	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.DSN()
+	w := s.toEmptyClickHouse()
 	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_CREATE_TABLE"] = "true"
-	s.env["CONSUMER_ANALYTICS_LINGER"] = "0s"
 	s.env["EXPORTER_LEASE_TTL"] = "1s"
-	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
 	s.insert("r", 6)
 	pgtest.Exec(t, s.pool, `UPDATE docket_events SET occurred_at = occurred_at - interval '2 hours' WHERE seq <= 3`)
 	c := start(t, s.env, accepted+" 1", "run")
@@ -127,9 +118,9 @@ func TestDeadlineBetweenCrashAndRestart(t *testing.T) {
 	again := start(t, s.env, "", "run")
 	pgtest.Until(t, 30*time.Second, "the batch to be done", func() bool { return s.status("analytics").Position.High == 6 })
 	again.kill()
-	got, err := server.Query(t.Context(), "SELECT countIf(seq <= 3), countIf(seq > 3), uniqExact(seq) FROM docket_events")
-	if err != nil || strings.Join(strings.Fields(got), " ") != "3 6 6" || s.letters("class = 'expired'") != 3 {
-		t.Fatalf("ClickHouse holds %q, %v; %d expired", got, err, s.letters("class = 'expired'"))
+	got := w.query("SELECT countIf(seq <= 3), countIf(seq > 3), uniqExact(seq) FROM docket_events")
+	if got != "3\t6\t6" || s.letters("class = 'expired'") != 3 {
+		t.Fatalf("ClickHouse holds %q; %d expired", got, s.letters("class = 'expired'"))
 	}
 }
 
@@ -259,27 +250,11 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 // identity once the table takes it; a replay made twice is dropped by its token.
 func TestReplayOverClickHouse(t *testing.T) {
 	t.Parallel()
-	server, err := chdb.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
 	s := newSite(t)
+	w := s.toClickHouse()
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
-	s.env["CONSUMER_ANALYTICS_SINK"] = "clickhouse"
-	s.env["CONSUMER_ANALYTICS_CLICKHOUSE_DSN"] = server.DSN()
 	s.env["CONSUMER_ANALYTICS_MAX_ATTEMPTS"] = "2"
-	delete(s.env, "CONSUMER_ANALYTICS_FILE_DIR")
-	query := func(sql string) string {
-		t.Helper()
-		got, err := server.Query(t.Context(), sql)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(strings.Fields(got), " ")
-	}
-	query(command(t, s.env, "check", "--print-ddl").stdout)
-	query("ALTER TABLE docket_events ADD CONSTRAINT no_poison CHECK seq < 6 OR run_id = 'good'")
+	w.query("ALTER TABLE docket_events ADD CONSTRAINT no_poison CHECK seq < 6 OR run_id = 'good'")
 	s.insert("good", 10)
 	s.insert("bad", 10)
 	command(t, s.env, "run", "--once").want(t, exitOK, "caught up at 20")
@@ -289,7 +264,7 @@ func TestReplayOverClickHouse(t *testing.T) {
 	pgtest.Exec(t, s.pool, "DELETE FROM docket_events")
 	three := strings.Join([]string{s.letterID("bad", 6), s.letterID("bad", 7), s.letterID("bad", 8)}, ",")
 	command(t, s.env, reviewed("replay", "--id", three, "--yes")...).want(t, exitPerson, "rejected", "no_poison")
-	query("ALTER TABLE docket_events DROP CONSTRAINT no_poison")
+	w.query("ALTER TABLE docket_events DROP CONSTRAINT no_poison")
 	got := command(t, s.env, reviewed("replay", "--id", three, "--yes", "--json")...)
 	got.want(t, exitOK)
 	var answers []letterAnswer
@@ -299,7 +274,7 @@ func TestReplayOverClickHouse(t *testing.T) {
 	command(t, s.env, reviewed("discard", "--run", "bad", "--yes")...).want(t, exitOK, "discarded")
 	pgtest.Exec(t, s.pool, `UPDATE docket_export.dead_letters SET state = 'open' WHERE state = 'replayed'`) // as if the record had not come through
 	command(t, s.env, reviewed("replay", "--id", three, "--yes")...).want(t, exitOK)
-	if got := query("SELECT count(), uniqExact(run_id, seq, event_id), max(event_id) FROM docket_events"); got != "18 18 18" {
+	if got := w.query("SELECT count(), uniqExact(run_id, seq, event_id), max(event_id) FROM docket_events"); got != "18\t18\t18" {
 		t.Fatalf("ClickHouse holds %q rows, identities, and as highest id", got)
 	}
 	if n := pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.audit WHERE who = 'eve' AND command LIKE 'deadletter %' AND after ? 'state'`); n != 11 {

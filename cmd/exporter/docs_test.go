@@ -93,12 +93,11 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 
 // scraped reads /metrics from the address that a process has logged.
 func scraped(log string) (string, error) {
-	_, rest, _ := strings.Cut(log, `"http server listening","addr":"`)
-	addr, _, ok := strings.Cut(rest, `"`)
-	if !ok {
+	url := servedAt(log)
+	if url == "" {
 		return "", errors.New("no address is logged yet")
 	}
-	response, err := http.Get("http://" + addr + "/metrics")
+	response, err := http.Get(url + "/metrics")
 	if err != nil {
 		return "", err
 	}

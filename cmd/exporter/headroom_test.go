@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/internal/docketsim"
 	"github.com/docket-exporter/exporter/internal/pgtest"
@@ -23,15 +20,7 @@ const shortRetention = 10 * time.Minute
 // sharing what others read.
 func (s *site) observe() lag.Consumer {
 	s.t.Helper()
-	config, err := pgxpool.ParseConfig(s.dsn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pool := pgtest.PlainPool(s.t, s.dsn)
 	defer pool.Close()
 	none := func(string) (docket.Filters, bool) { return docket.Filters{}, false }
 	o := newObserver(cursor.NewStore(pool, nil, "docket_export"), pool, "public", shortRetention, none, slog.New(slog.DiscardHandler))

@@ -108,9 +108,7 @@ func TestRemovedConsumerIsToldOf(t *testing.T) {
 		if text := c.stderr.String(); !strings.Contains(text, "removed or renamed") || !strings.Contains(text, "EXPORTER_CONSUMERS") {
 			return fmt.Errorf("the log does not say it:\n%s", text)
 		}
-		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
-		addr, _, _ := strings.Cut(rest, `"`)
-		return scrape("http://"+addr+"/readyz", "ready; configured but removed or renamed, so not running: feed")
+		return scrape(c.url()+"/readyz", "ready; configured but removed or renamed, so not running: feed")
 	})
 	s.insert("r", 2)
 	s.await("analytics", 4)

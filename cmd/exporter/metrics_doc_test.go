@@ -3,15 +3,12 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -182,18 +179,5 @@ func metricsTable(list []series) string {
 
 // The document lists every series, so none is renamed without being noticed.
 func TestMetricsDocument(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "metrics.md")
-	want := metricsDocument(t)
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("a metric changed; its name is a contract. If it is meant, run this test with -update:\n%s", diff)
-	}
+	wantDocument(t, "metrics.md", metricsDocument(t), "a metric changed; its name is a contract")
 }

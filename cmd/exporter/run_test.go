@@ -86,15 +86,7 @@ func (s *site) await(consumer string, n int) {
 // status reads a consumer's row.
 func (s *site) status(consumer string) cursor.Status {
 	s.t.Helper()
-	config, err := pgxpool.ParseConfig(s.dsn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pool := pgtest.PlainPool(s.t, s.dsn)
 	defer pool.Close()
 	status, err := cursor.NewStore(pool, nil, "docket_export").Get(s.t.Context(), consumer)
 	if err != nil {
@@ -410,12 +402,6 @@ func TestReadOnlyServerIsWaitedFor(t *testing.T) {
 	s.insert("r", 2)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 2)
-	var addr string
-	pgtest.Until(t, 10*time.Second, "the address", func() bool {
-		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
-		addr, _, _ = strings.Cut(rest, `"`)
-		return addr != ""
-	})
 	readOnly := func(on string) {
 		t.Helper()
 		conn := pgtest.Connect(t, s.dsn)
@@ -425,11 +411,11 @@ func TestReadOnlyServerIsWaitedFor(t *testing.T) {
 	}
 	readOnly("on")
 	pgtest.Until(t, 20*time.Second, "readyz to say so", func() bool {
-		return strings.Contains(fmt.Sprint(scrape("http://"+addr+"/readyz", "ready")), "takes no writes")
+		return strings.Contains(fmt.Sprint(scrape(c.url()+"/readyz", "ready")), "takes no writes")
 	})
 	readOnly("off")
 	back := time.Now()
-	pgtest.Eventually(t, 20*time.Second, func() error { return scrape("http://"+addr+"/readyz", "ready") })
+	pgtest.Eventually(t, 20*time.Second, func() error { return scrape(c.url()+"/readyz", "ready") })
 	s.insert("r", 3)
 	s.await("analytics", 5)
 	if took := time.Since(back); took > 10*time.Second {
@@ -564,14 +550,8 @@ func TestMetricsAndHealth(t *testing.T) {
 	s.insert("r", 3)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 3)
-	var addr string
-	pgtest.Until(t, 10*time.Second, "the address", func() bool {
-		_, rest, _ := strings.Cut(c.stderr.String(), `"http server listening","addr":"`)
-		addr, _, _ = strings.Cut(rest, `"`)
-		return addr != ""
-	})
 	for _, path := range []string{"/livez", "/readyz"} {
-		pgtest.Eventually(t, 10*time.Second, func() error { return scrape("http://"+addr+path, "") })
+		pgtest.Eventually(t, 10*time.Second, func() error { return scrape(c.url()+path, "") })
 	}
 	for _, want := range []string{
 		`docket_exporter_events_accepted_total{consumer="analytics"} 3`, `docket_exporter_lag_events{consumer="analytics"} 0`,
@@ -583,7 +563,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		if want == `docket_exporter_headroom_seconds{` && s.env["RETENTION_EVENTS"] == "none" {
 			continue
 		}
-		pgtest.Eventually(t, 10*time.Second, func() error { return scrape("http://"+addr+"/metrics", want) })
+		pgtest.Eventually(t, 10*time.Second, func() error { return scrape(c.url()+"/metrics", want) })
 	}
 	c.kill()
 }

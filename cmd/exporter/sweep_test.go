@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -33,15 +31,7 @@ func TestSweepDeliversRowsThatNoEvidenceProtects(t *testing.T) {
 	pgtest.Exec(t, s.pool, `SELECT nextval('docket_events_id_seq')`)
 	s.insert("q", 1)
 
-	config, err := pgxpool.ParseConfig(s.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := pgtest.PlainPool(t, s.dsn)
 	defer pool.Close()
 	store := cursor.NewStore(pool, nil, "docket_export")
 	if _, err := store.Create(t.Context(), cursor.Consumer{Name: "analytics", By: "test", Reason: "test"}); err != nil {

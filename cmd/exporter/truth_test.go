@@ -27,22 +27,28 @@ import (
 type metrics map[string]float64
 
 var (
-	listening  = regexp.MustCompile(`"msg":"http server listening","addr":"([^"]+)"`)
 	sampleLine = regexp.MustCompile(`^docket_exporter_(\w+?)(?:\{(.*)\})? (\S+)$`)
 	labelValue = regexp.MustCompile(`\w+="([^"]*)"`)
 )
 
-// url is where a child serves.
-func (c *child) url() string {
-	c.t.Helper()
-	var addr string
-	pgtest.Until(c.t, 20*time.Second, "the address", func() bool {
-		if m := listening.FindStringSubmatch(c.stderr.String()); m != nil {
-			addr = m[1]
-		}
-		return addr != ""
-	})
+// servedAt is where a process serves, "" while its log does not say so.
+func servedAt(log string) string {
+	_, rest, _ := strings.Cut(log, `"http server listening","addr":"`)
+	addr, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		return ""
+	}
 	return "http://" + addr
+}
+
+// url waits for where a child serves.
+func (c *child) url() (url string) {
+	c.t.Helper()
+	pgtest.Until(c.t, 30*time.Second, "the address", func() bool {
+		url = servedAt(c.stderr.String())
+		return url != ""
+	})
+	return url
 }
 
 // scrape returns the samples of a child, and their types by name.
@@ -278,21 +284,17 @@ func newTruth(t *testing.T) *truth {
 // await waits until a process tells what is wanted.
 func (w *truth) await(state string, c *child, want map[string]map[string]expect) {
 	w.t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for {
+	pgtest.Eventually(w.t, 15*time.Second, func() error {
 		got, _ := c.scrape()
 		var wrong []string
 		for _, consumer := range slices.Sorted(maps.Keys(want)) {
 			wrong = append(wrong, got.wrong(consumer, want[consumer])...)
 		}
 		if len(wrong) == 0 {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: %s says\n%s\n%s", state, c.cmd.Args[1], strings.Join(wrong, "\n"), lastLines(c.stderr.String(), 20))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return fmt.Errorf("%s: %s says\n%s\n%s", state, c.cmd.Args[1], strings.Join(wrong, "\n"), lastLines(c.stderr.String(), 20))
+	})
 }
 
 func lastLines(text string, n int) string {
