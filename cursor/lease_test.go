@@ -273,6 +273,7 @@ func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
 	must(t, err)
 	lock, err := f.admin.Begin(t.Context())
 	must(t, err)
+	defer func() { _ = lock.Rollback(context.Background()) }() // is done already, but after a failure
 	pgtest.Exec(t, lock, f.sql("SELECT FROM {consumers} WHERE name = 'feed' FOR UPDATE"))
 	patience, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
