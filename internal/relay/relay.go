@@ -32,6 +32,12 @@ func New(t testing.TB, to string) *Relay {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return On(t, l, to)
+}
+
+// On starts a relay whose clients come to a listener, which it closes.
+func On(t testing.TB, l net.Listener, to string) *Relay {
+	t.Helper()
 	r := &Relay{listener: l, to: to}
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -3,8 +3,6 @@ package clickhouse
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,7 +16,7 @@ import (
 
 // terminator is a TLS end in front of a server, whose configuration can change.
 type terminator struct {
-	*relay.Relay // behind it
+	*relay.Relay
 
 	mu     sync.Mutex
 	config *tls.Config
@@ -30,10 +28,10 @@ func (e *terminator) set(c *tls.Config) {
 	e.config = c
 }
 
-// terminate returns the address of a TLS end in front of the server at to.
-func terminate(t *testing.T, to string) (*terminator, string) {
+// terminate makes a TLS end in front of the server at to.
+func terminate(t *testing.T, to string) *terminator {
 	t.Helper()
-	e := &terminator{Relay: relay.New(t, to)}
+	e := &terminator{}
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -42,34 +40,8 @@ func terminate(t *testing.T, to string) (*terminator, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { splice(client, e.Address()) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close() // nothing was written to it
-		e.Cut()
-		wg.Wait()
-	})
-	return e, l.Addr().String()
-}
-
-func splice(client net.Conn, to string) {
-	server, err := net.Dial("tcp", to)
-	if err != nil {
-		_ = client.Close()
-		return
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.Copy(server, client); _ = server.Close() })
-	wg.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
-	wg.Wait()
+	e.Relay = relay.On(t, l, to)
+	return e
 }
 
 // TestPrivateAuthority has a server whose certificate only a private CA vouches
@@ -82,7 +54,7 @@ func TestPrivateAuthority(t *testing.T) {
 		t.Run(c.scheme, func(t *testing.T) {
 			dir, first, second, clients := t.TempDir(), testca.New(t), testca.New(t), testca.New(t)
 			files := TLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
-			end, address := terminate(t, c.server)
+			end := terminate(t, c.server)
 			present := func(pair *tls.Certificate) {
 				end.set(&tls.Config{Certificates: []tls.Certificate{*pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool()})
 			}
@@ -92,7 +64,7 @@ func TestPrivateAuthority(t *testing.T) {
 			first.Write(t, files.CAFile)
 			testca.Write(t, clients.Sign(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), files.CertFile, files.KeyFile)
 
-			cfg := Config{DSN: c.scheme + "://" + address + "/default", Table: "TestPrivateAuthority_clickhouse", CreateTable: true, TLS: files}
+			cfg := Config{DSN: c.scheme + "://" + end.Address() + "/default", Table: "TestPrivateAuthority_clickhouse", CreateTable: true, TLS: files}
 			fails := func(when, text string) {
 				t.Helper()
 				err := open(t, cfg).Deliver(t.Context(), sinktest.Batch(1, 1, 1))
