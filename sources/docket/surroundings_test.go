@@ -1,6 +1,7 @@
 package docket_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -335,6 +336,11 @@ func TestTextsThatAreNotUTF8(t *testing.T) {
 	s.do(`SET client_encoding = SQL_ASCII`)
 	s.runs("r\xff")
 	s.insert("r\xff", 1)
-	d.drain()
+	b := d.poll()
 	d.wantGot("r\xff/1")
+	line := b.Events[0].AppendJSON(nil)
+	key := exporter.Identity{RunID: "r\xff", Seq: 1, EventID: 1}.Key()
+	if !bytes.Contains(line, []byte(`"run_id":"r�"`)) || !bytes.Contains(line, []byte(key)) {
+		t.Errorf("the line is %s, want U+FFFD and the key %s of the bytes", line, key)
+	}
 }
