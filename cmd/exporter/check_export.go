@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/migrations"
 )
 
@@ -70,20 +71,9 @@ func grantsBeforeMigrate(ctx context.Context, conn *pgx.Conn, schema string) str
 
 // exportPrivileges asks the catalog what run will do to the tables.
 func exportPrivileges(ctx context.Context, conn *pgx.Conn, db DatabaseConfig) (string, error) {
-	rows, err := conn.Query(ctx, `
-		SELECT w.privilege || ' on ' || w.name
-		FROM (VALUES ('consumers', 'SELECT'), ('consumers', 'INSERT'), ('consumers', 'UPDATE'),
-		             ('dead_letters', 'INSERT'), ('dead_letters', 'SELECT'), ('dead_letters', 'UPDATE'),
-		             ('losses', 'INSERT'), ('losses', 'SELECT'),
-		             ('audit', 'INSERT'), ('replicas', 'SELECT'), ('replicas', 'INSERT'), ('replicas', 'UPDATE'), ('replicas', 'DELETE'), ('source', 'SELECT'), ('source', 'INSERT')) AS w (name, privilege)
-		LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1::text) ON c.relname = w.name
-		WHERE NOT coalesce(has_table_privilege(c.oid, w.privilege), false)`, db.ExportSchema)
+	missing, err := cursor.MissingPrivileges(ctx, conn, db.ExportSchema)
 	if err != nil {
-		return "", fmt.Errorf("read privileges: %w", err)
-	}
-	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return "", fmt.Errorf("read privileges: %w", err)
+		return "", err
 	}
 	if len(missing) > 0 {
 		return "", needsPerson(withHint(

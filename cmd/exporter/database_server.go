@@ -31,14 +31,31 @@ func serverVersion(ctx context.Context, db querier) (int, error) {
 	return version, nil
 }
 
+// serverState is what a server does with writes.
+func serverState(ctx context.Context, db querier, url DatabaseURL) (standby, readOnly bool, err error) {
+	err = db.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool").Scan(&standby, &readOnly)
+	if err != nil {
+		return false, false, explainConnect(url, err)
+	}
+	return standby, readOnly, nil
+}
+
+// isPrimary refuses a standby, on which neither open ids nor the lag are known.
+func isPrimary(ctx context.Context, db querier, url DatabaseURL) error {
+	standby, _, err := serverState(ctx, db, url)
+	if err == nil && standby {
+		err = fmt.Errorf("%s is a standby, on which it is not known what is still to come", url)
+	}
+	return err
+}
+
 // takesWrites tells a standby from a primary that was told to refuse writes;
 // the server's own error is the same for both.
 func takesWrites(ctx context.Context, db querier, url DatabaseURL) error {
-	var standby, readOnly bool
-	err := db.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool").Scan(&standby, &readOnly)
+	standby, readOnly, err := serverState(ctx, db, url)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read server settings: %w", err)
+		return err
 	case standby:
 		return needsPerson(withHint(fmt.Errorf("%s is a standby and takes no writes", url),
 			"connect to the primary, for example with several hosts and target_session_attrs=read-write in "+url.variable))

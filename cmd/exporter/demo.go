@@ -83,7 +83,7 @@ type demo struct {
 	files    *demoFiles
 	exporter *demoExporter
 	writer   *docketsim.Writer
-	naive    *naiveReader
+	naive    *verdict.NaiveReader
 	began    time.Time
 }
 
@@ -134,7 +134,7 @@ func (d *demo) introduce() {
 copies the events to files; beside it a plain "id > last" reader polls every %v.
 All of it is temporary. %s it is judged by what is in the table and in the files.
 
-`, where, naiveInterval, until)
+`, where, verdict.NaiveInterval, until)
 }
 
 // show demonstrates until ctx ends or the time is over, and then judges.
@@ -144,7 +144,7 @@ func (d *demo) show(ctx context.Context) error {
 	// Applications often start a run inside a longer transaction of their own.
 	d.writer.SlowCommit, d.writer.SlowMin, d.writer.SlowMax = 0.3, 30*time.Millisecond, 600*time.Millisecond
 	d.writer.Rate = float64(d.config.Rate)
-	d.naive = &naiveReader{pool: d.pool, schema: d.database.schema}
+	d.naive = &verdict.NaiveReader{Pool: d.pool, Schema: d.database.schema}
 	d.began = time.Now()
 	if err := d.act(ctx); err != nil {
 		return d.withLog(err)
@@ -172,7 +172,7 @@ func (d *demo) act(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.writer.Run(ctx) })
-	group.Go(func() error { return d.naive.run(ctx) })
+	group.Go(func() error { return d.naive.Run(ctx) })
 	group.Go(func() error { return d.report(ctx) })
 	group.Go(func() error {
 		select {
@@ -187,7 +187,7 @@ func (d *demo) act(ctx context.Context) error {
 
 // judge reads table and files back.
 func (d *demo) judge(ctx context.Context) error {
-	if err := d.naive.finish(ctx); err != nil {
+	if err := d.naive.Finish(ctx); err != nil {
 		return err
 	}
 	rows, err := verdict.Table(ctx, d.pool, d.database.schema, nil)
@@ -199,7 +199,7 @@ func (d *demo) judge(ctx context.Context) error {
 		return err
 	}
 	r := verdict.Compare(rows, lines)
-	lost := d.naive.lost(rows)
+	lost := d.naive.Lost(rows)
 	fmt.Fprintf(d.out, "\n%s\n", r)
 	fmt.Fprintf(d.out, "a plain \"id > last\" reader would have lost %d of them (%.1f %%)\n", lost, 100*float64(lost)/float64(max(1, len(rows))))
 	for _, example := range r.Examples {

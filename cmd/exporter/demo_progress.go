@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/sources/docket"
 )
 
 func (d *demo) describe() {
@@ -79,12 +78,11 @@ func (d *demo) catchUp(ctx context.Context) error {
 }
 
 // undelivered counts the table's events that the position does not contain.
-func (d *demo) undelivered(ctx context.Context) (n int, err error) {
+func (d *demo) undelivered(ctx context.Context) (n int64, err error) {
 	status, err := d.status(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = d.pool.QueryRow(ctx, "SELECT count(*) FROM "+pgx.Identifier{d.database.schema, "docket_events"}.Sanitize()+
-		" WHERE id > $1 OR id <@ $2::text::int8multirange", status.Position.High, status.Position.Holes.String()).Scan(&n)
-	return n, err
+	left, err := docket.ReadBacklog(ctx, d.pool, d.database.schema, docket.Rest{After: status.Position})
+	return left.Events, err
 }

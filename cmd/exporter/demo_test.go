@@ -17,6 +17,7 @@ import (
 
 	"github.com/docket-exporter/exporter/internal/docketsim"
 	"github.com/docket-exporter/exporter/internal/pgtest"
+	"github.com/docket-exporter/exporter/internal/verdict"
 )
 
 // shownDemo is a demo in a process of its own, run from the binary that users
@@ -213,7 +214,7 @@ func TestDemoFindsALostLine(t *testing.T) {
 	var out bytes.Buffer
 	d := &demo{
 		out: &out, pool: pool, database: &demoDatabase{schema: "public"}, files: &demoFiles{events: dir},
-		naive: &naiveReader{pool: pool, schema: "public"},
+		naive: &verdict.NaiveReader{Pool: pool, Schema: "public"},
 	}
 	if err := d.judge(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -116,12 +115,5 @@ func (m *monitor) ready(ctx context.Context) error {
 	if err := migrations.Check(ctx, m.export, m.db.ExportSchema); err != nil {
 		return explainDatabase(err)
 	}
-	var standby bool
-	if err := m.docket.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
-		return explainConnect(m.db.Docket, err)
-	}
-	if standby {
-		return fmt.Errorf("%s is a standby, on which the lag is unknown", m.db.Docket)
-	}
-	return nil
+	return isPrimary(ctx, m.docket, m.db.Docket)
 }

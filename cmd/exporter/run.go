@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -238,19 +237,8 @@ func (e *engine) ready(ctx context.Context) error {
 	if err := e.health.prepared(); err != nil {
 		return err
 	}
-	var standby bool
-	if err := e.docket.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
-		return explainConnect(e.config.Database.Docket, err)
+	if err := isPrimary(ctx, e.docket, e.config.Database.Docket); err != nil {
+		return err
 	}
-	if standby {
-		return fmt.Errorf("%s is a standby", e.config.Database.Docket)
-	}
-	var readOnly bool
-	if err := e.export.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly); err != nil {
-		return explainConnect(e.config.Database.Export, err)
-	}
-	if readOnly {
-		return fmt.Errorf("%s takes no writes", e.config.Database.Export)
-	}
-	return nil
+	return takesWrites(ctx, e.export, e.config.Database.Export)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
@@ -108,4 +110,24 @@ func thenCommand(consumer string, why *exporter.PauseError) string {
 		return "exporter cursor accept-loss " + consumer + " --all --reviewed-by … --reason …"
 	}
 	return "exporter consumer resume " + consumer + " --reason …"
+}
+
+// filtersOf is what of the events a consumer is given.
+func filtersOf(c ConsumerConfig) (docket.Filters, error) {
+	var f docket.Filters
+	for _, x := range []struct {
+		into     *docket.Filter
+		patterns Patterns
+	}{{&f.Types, c.Types}, {&f.Tenants, c.Tenants}, {&f.Graphs, c.Graphs}} {
+		parsed, err := docket.ParseFilter(strings.Join(x.patterns, ","))
+		if err != nil {
+			return f, fmt.Errorf("consumer %s: %w", c.Name, err)
+		}
+		*x.into = parsed
+	}
+	var err error
+	if f.Runs, err = docket.FilterOf(c.Runs); err != nil {
+		return f, fmt.Errorf("consumer %s: runs: %w", c.Name, err)
+	}
+	return f, nil
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,47 +240,6 @@ func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}) (sin
 	}
 }
 
-// heartbeat is what a lease renewal carries.
-func (s *supervisor) heartbeat() cursor.Heartbeat {
-	p := s.health.of(s.consumer.Name)
-	var h cursor.Heartbeat
-	if !p.caughtUp.IsZero() {
-		ago := time.Since(p.caughtUp)
-		h.CaughtUp = &ago
-	}
-	h.ReadAt, h.Source = p.ReadAt, s.sawSource()
-	if !p.Polled.IsZero() {
-		ago := time.Since(p.Polled)
-		h.Polled = &ago
-	}
-	for _, hole := range p.Blocked {
-		if age := time.Since(hole.Since); h.Oldest == nil || age > *h.Oldest {
-			h.Oldest = &age
-		}
-		h.Holders = append(h.Holders, hole.Holders...)
-	}
-	switch {
-	case p.Err != nil:
-		h.LastError = p.Err.Error()
-	case p.Held && len(p.Blocked) > 0: // a backfill also waits out of consideration
-		h.LastError = heldText(p.Blocked)
-	}
-	return h
-}
-
-// heldText says for whom a consumer waits that halts on a loss.
-func heldText(open []exporter.Hole) string {
-	var who []string
-	for i := range open {
-		for _, h := range open[i].Holders {
-			who = append(who, nameHolder(h))
-		}
-	}
-	by := cmp.Or(strings.Join(who[:min(len(who), mostHolders)], "; "), "transactions")
-	return fmt.Sprintf("ids %d to %d may be lost, which is known once what keeps them open has ended: %s; nothing behind them is delivered until then",
-		open[0].Lo, open[len(open)-1].Hi, by)
-}
-
 // paused writes down that a person is needed.
 func (s *supervisor) paused(own *cursor.Cursor, why *exporter.PauseError) error {
 	ctx, cancel := s.last()
@@ -314,69 +271,6 @@ func (s *supervisor) last() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), releaseTime(s.config.Exporter.ShutdownGrace.Value()))
 }
 
-// repeatAfter is when the reason why a consumer does not run is logged again.
-const repeatAfter = time.Minute
-
-// repeatPauseAfter is the same of a pause, which a person has decided about or
-// was told of by an alert.
-const repeatPauseAfter = 10 * time.Minute
-
-// remark is what was logged last, so that it is not said again at every try.
-type remark struct {
-	text string
-	at   time.Time
-}
-
-// ownPause is the text of a pause of our own, which is logged when it is made.
-const ownPause = "paused: a person is needed"
-
-// judge logs why a turn ended, once a minute for each reason and a pause every
-// ten, and says how long to wait.
-func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) time.Duration {
-	var owned *cursor.OwnedError
-	var paused *cursor.PausedError
-	var pause *exporter.PauseError
-	var panicked *exporter.PanicError
-	wait, level, what := backoff.Next(), slog.LevelWarn, "starting the consumer again"
-	args := []any{"err", err}
-	repeat, which := repeatAfter, ""
-	switch {
-	case errors.As(err, &panicked):
-		s.metrics.Panicked()
-		level, what = slog.LevelError, "panic in the consumer; starting it again"
-		args = append(args, "stack", string(panicked.Stack))
-	case errors.Is(err, errYielded), errors.Is(err, errGaveUp):
-		wait, level, what, args = claimInterval, slog.LevelInfo, "standing by", []any{"because", err}
-	case errors.Is(err, cursor.ErrNotFound):
-		wait, level, what = pauseInterval, slog.LevelError, "the consumer does not exist any more and does not run: it was removed or renamed"
-		args = []any{"then", "take it out of EXPORTER_CONSUMERS, or name the new one there, and restart; a restart as it is creates it anew at its START"}
-	case errors.As(err, &owned):
-		wait, level, what = claimInterval, slog.LevelInfo, "standing by"
-		args = []any{"owner", owned.Owner}
-	case errors.As(err, &paused):
-		wait, what = pauseInterval, "paused"
-		args = []any{"reason", paused.Reason, "detail", paused.Detail, "by", paused.By}
-		repeat, which = repeatPauseAfter, paused.At.String()
-	case errors.As(err, &pause):
-		*said = remark{ownPause, time.Now()}
-		return pauseInterval
-	case errors.Is(err, exporter.ErrFenced):
-		wait, what = claimInterval, "no longer the owner of the consumer"
-	}
-	if panicked == nil {
-		wait = min(wait, mostPatience)
-	}
-	text := fmt.Sprint(what, args, which)
-	if said.text == ownPause && paused != nil && paused.By == s.config.Exporter.Replica {
-		said.text = text
-	}
-	if text != said.text || panicked != nil || time.Since(said.at) > repeat {
-		*said = remark{text, time.Now()}
-		s.log.Log(context.Background(), level, what, args...)
-	}
-	return wait
-}
-
 func (s *supervisor) stopping() bool {
 	select {
 	case <-s.stop:
@@ -386,17 +280,6 @@ func (s *supervisor) stopping() bool {
 	}
 }
 
-// onceError gives a paused consumer the exit code of one.
-func onceError(consumer string, err error) error {
-	if _, paused := errors.AsType[*cursor.PausedError](err); paused {
-		return needsPerson(err) // which names the consumer, as the next does
-	}
-	if _, owned := errors.AsType[*cursor.OwnedError](err); owned {
-		return err
-	}
-	return fmt.Errorf("consumer %s: %w", consumer, err)
-}
-
 // report says how far a run with --once came.
 func (s *supervisor) report() {
 	at := s.health.of(s.consumer.Name).At
@@ -404,23 +287,4 @@ func (s *supervisor) report() {
 	if n := at.Holes.Count(); n > 0 {
 		fmt.Fprintf(s.out, "%s keeps %d ids open that may still appear: %s\n", s.consumer.Name, n, at.Holes)
 	}
-}
-
-func filtersOf(c ConsumerConfig) (docket.Filters, error) {
-	var f docket.Filters
-	for _, x := range []struct {
-		into     *docket.Filter
-		patterns Patterns
-	}{{&f.Types, c.Types}, {&f.Tenants, c.Tenants}, {&f.Graphs, c.Graphs}} {
-		parsed, err := docket.ParseFilter(strings.Join(x.patterns, ","))
-		if err != nil {
-			return f, fmt.Errorf("consumer %s: %w", c.Name, err)
-		}
-		*x.into = parsed
-	}
-	var err error
-	if f.Runs, err = docket.FilterOf(c.Runs); err != nil {
-		return f, fmt.Errorf("consumer %s: runs: %w", c.Name, err)
-	}
-	return f, nil
 }

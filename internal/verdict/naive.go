@@ -1,4 +1,4 @@
-package main
+package verdict
 
 import (
 	"context"
@@ -7,28 +7,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/docket-exporter/exporter/internal/verdict"
 )
 
-// naiveReader follows the table as many programs do: by the highest id it has
+// NaiveReader follows the table as many programs do: by the highest id it has
 // seen. It is here to be wrong.
-type naiveReader struct {
-	pool   *pgxpool.Pool
-	schema string
+type NaiveReader struct {
+	Pool   *pgxpool.Pool
+	Schema string // of Docket's tables
 
 	last int64
 	got  []int64 // ascending
 }
 
-const (
-	naiveLimit    = 1000
-	naiveInterval = 20 * time.Millisecond
-)
+// NaiveInterval is the time between two polls of a NaiveReader.
+const NaiveInterval = 20 * time.Millisecond
 
-// run polls until ctx ends.
-func (r *naiveReader) run(ctx context.Context) error {
-	tick := time.NewTicker(naiveInterval)
+const naiveLimit = 1000
+
+// Run polls until ctx ends.
+func (r *NaiveReader) Run(ctx context.Context) error {
+	tick := time.NewTicker(NaiveInterval)
 	defer tick.Stop()
 	for {
 		more, err := r.poll(ctx)
@@ -49,8 +47,8 @@ func (r *naiveReader) run(ctx context.Context) error {
 	}
 }
 
-// finish reads what is left once the writers have stopped.
-func (r *naiveReader) finish(ctx context.Context) error {
+// Finish reads what is left once the writers have stopped.
+func (r *NaiveReader) Finish(ctx context.Context) error {
 	for {
 		if more, err := r.poll(ctx); err != nil || !more {
 			return err
@@ -59,8 +57,8 @@ func (r *naiveReader) finish(ctx context.Context) error {
 }
 
 // poll reads one page; more says that there may be another one.
-func (r *naiveReader) poll(ctx context.Context) (more bool, err error) {
-	rows, err := r.pool.Query(ctx, "SELECT id FROM "+pgx.Identifier{r.schema, "docket_events"}.Sanitize()+
+func (r *NaiveReader) poll(ctx context.Context) (more bool, err error) {
+	rows, err := r.Pool.Query(ctx, "SELECT id FROM "+pgx.Identifier{r.Schema, "docket_events"}.Sanitize()+
 		" WHERE id > $1 ORDER BY id LIMIT $2", r.last, naiveLimit)
 	if err == nil {
 		var ids []int64
@@ -76,8 +74,8 @@ func (r *naiveReader) poll(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// lost counts the rows, which are in the order of their ids, that it never got.
-func (r *naiveReader) lost(rows []verdict.Row) int {
+// Lost counts the rows, which are in the order of their ids, that it never got.
+func (r *NaiveReader) Lost(rows []Row) int {
 	lost, got := 0, r.got
 	for _, row := range rows {
 		for len(got) > 0 && got[0] < row.EventID {
