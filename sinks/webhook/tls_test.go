@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/testca"
 )
 
@@ -65,7 +66,7 @@ func TestPrivateAuthority(t *testing.T) {
 	s := open(t, cfg)
 	deliver(t, s, b)
 	list, err := s.Check(t.Context())
-	if err != nil || len(list) != 2 || list[1].Level != LevelWarn || !strings.Contains(list[1].Text, "valid until") {
+	if err != nil || len(list) != 2 || list[1].Level != exporter.LevelWarn || !strings.Contains(list[1].Text, "valid until") {
 		t.Errorf("check found %v, %v; want a warning of a certificate that ends within the hour", list, err)
 	}
 	if n := len(plain.asked()); n != 1 {
