@@ -11,7 +11,7 @@ import (
 // state is, whoever owns it, comes from the database through package lag.
 type Metrics struct {
 	accepted, batches, filled, dead, late, panics, losses *prometheus.CounterVec
-	retries, deadLetters                                  *prometheus.CounterVec
+	retries, deadLetters, throttled                       *prometheus.CounterVec
 	delivery                                              *prometheus.HistogramVec
 	polled                                                *prometheus.GaugeVec
 }
@@ -32,6 +32,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		losses:      counter("losses_total", "Losses recorded: ids that may have been events which are gone."),
 		retries:     counter("retries_total", "Attempts that were repeated, by what was repeated.", "reason"),
 		deadLetters: counter("dead_letters_total", "Events put aside as dead letters, by class.", "reason"),
+		throttled:   counter("backfill_throttled_seconds_total", "Time in which a backfill held back, by what for.", "reason"),
 		delivery: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "docket_exporter", Name: "delivery_seconds", Help: "Time from beginning a batch to recording its acceptance.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
@@ -60,10 +61,15 @@ func (m *Metrics) Consumer(name string) *ConsumerMetrics {
 func (m *Metrics) Forget(name string) {
 	of := prometheus.Labels{"consumer": name}
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.accepted, m.batches, m.filled, m.dead, m.late, m.panics, m.losses, m.retries, m.deadLetters, m.delivery, m.polled,
+		m.accepted, m.batches, m.filled, m.dead, m.late, m.panics, m.losses, m.retries, m.deadLetters, m.throttled, m.delivery, m.polled,
 	} {
 		v.DeletePartialMatch(of)
 	}
+}
+
+// Throttled counts time in which a backfill held back.
+func (c *ConsumerMetrics) Throttled(reason string, d time.Duration) {
+	c.m.throttled.WithLabelValues(c.consumer, reason).Add(d.Seconds())
 }
 
 // Panicked counts a contained panic.

@@ -146,7 +146,7 @@ func (s *Store) Cancel(ctx context.Context, name, by, reason string) (changed bo
 		`finished_at = clock_timestamp(), spec = coalesce(c.spec, '{}') || '{"cancelled": true}',
          epoch = c.epoch + 1, revision = c.revision + 1, owner = NULL, lease_until = NULL, attempts = 0,
          intent_high = NULL, intent_holes = NULL, intent_events = NULL, intent_rows = NULL, intent_hash = NULL, begun_at = NULL,
-         paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL, last_error = NULL, last_error_at = NULL`,
+         paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL, last_error = NULL, last_error_at = NULL, waiting_for = NULL`,
 	), by, "cancel", reason, name)
 	return changed, s.judge(ctx, "cancel", name, changed, err, func(status Status) bool { return status.Finished != nil })
 }
@@ -159,7 +159,7 @@ func (c *Cursor) Finish(ctx context.Context) error {
 	changed, err := c.store.exec(ctx, audited(
 		`c.uid = $4::text::uuid AND c.epoch = $5::bigint AND c.paused_at IS NULL AND c.finished_at IS NULL AND c.intent_high IS NULL
          AND c.high_id >= c.until_high AND c.holes * int8multirange(int8range(NULL, c.until_high, '[]')) <@ c.until_holes`,
-		`finished_at = clock_timestamp(), caught_up_at = clock_timestamp(), last_error = NULL, last_error_at = NULL, holders = '[]'`,
+		`finished_at = clock_timestamp(), caught_up_at = clock_timestamp(), last_error = NULL, last_error_at = NULL, waiting_for = NULL, holders = '[]'`,
 	), c.owner, "finish", "it reached its end", c.uid, c.epoch)
 	if err == nil && !changed {
 		err = c.settleFinish(ctx)

@@ -162,7 +162,7 @@ func (c *Cursor) Pause(ctx context.Context, why *exporter.PauseError) error {
 	changed, err := c.store.exec(ctx, audited(
 		`c.uid = $4::text::uuid AND c.epoch = $5::bigint AND c.paused_at IS NULL`,
 		`paused_at = clock_timestamp(), paused_by = $1::text, paused_reason = $6::text, paused_detail = $3::text,
-         last_error = NULL, last_error_at = NULL`,
+         last_error = NULL, last_error_at = NULL, waiting_for = NULL`,
 	), c.owner, "pause", why.Detail, c.uid, c.epoch, why.Reason)
 	if err == nil && !changed {
 		err = c.settlePause(ctx)

@@ -21,6 +21,7 @@ type Heartbeat struct {
 	Holders   []exporter.Holder // transactions that keep ids open
 	Source    *Seen             // the source as it was last read; nil when it has not been
 	LastError string            // what the consumer is stuck on; empty when it is not
+	Waiting   string            // out of consideration for whom a backfill reads nothing; empty when it reads
 }
 
 // Renew extends the lease to the claim's TTL from now on the database's clock.
@@ -42,7 +43,7 @@ func (c *Cursor) Renew(ctx context.Context, h Heartbeat) error {
 	var slow bool
 	err = c.store.renewals.QueryRow(ctx, c.store.sql(renew), c.uid, c.epoch, c.owner,
 		c.ttl.Seconds(), seconds(h.CaughtUp), string(holders), storable(h.LastError), c.store.longTransaction.Seconds(),
-		timeOrNull(h.ReadAt), seconds(h.Polled), seconds(h.Oldest), seen).Scan(&slow)
+		timeOrNull(h.ReadAt), seconds(h.Polled), seconds(h.Oldest), seen, storable(h.Waiting)).Scan(&slow)
 	resetReadOnly(c.store.renewals, err)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = c.whyLost(ctx)
@@ -67,6 +68,7 @@ UPDATE {consumers}
        oldest_hole_at = clock_timestamp() - $11::float8 * interval '1 second',
        holders = $6::text::jsonb,
        source_seen = coalesce($12::text::jsonb, source_seen),
+       waiting_for = nullif($13::text, ''),
        last_error = nullif($7::text, ''),
        last_error_at = CASE WHEN $7::text = '' THEN NULL
                             WHEN last_error = $7::text THEN last_error_at

@@ -44,6 +44,7 @@ type Status struct {
 
 	LastError   string // what the owner is stuck on; empty when it is not
 	LastErrorAt *time.Time
+	Waiting     string // out of consideration for whom a backfill reads nothing; empty when it reads, and while nobody owns it
 	Paused      *Pause // nil when it is not
 	Holders     []exporter.Holder
 	Finished    *time.Time // when a backfill ended; nil when it has not
@@ -118,7 +119,7 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        c.caught_up_at, c.accepted_at, c.events_accepted, c.last_event_id, c.last_run_id, c.last_seq,
        l.open, l.held, l.oldest,
        (SELECT count(*) FROM {losses} l WHERE l.consumer_uid = c.uid AND l.accepted_at IS NULL),
-       coalesce(c.last_error, ''), c.last_error_at,
+       coalesce(c.last_error, ''), c.last_error_at, CASE WHEN c.lease_until >= clock_timestamp() THEN coalesce(c.waiting_for, '') ELSE '' END,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
        c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, encode(c.mark_hash, 'hex'), c.mark_at,
        c.holders::text, c.finished_at, c.created_at, c.updated_at, clock_timestamp()
@@ -140,7 +141,7 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 		&in.high, &in.holes, &in.events, &in.rows, &in.hash, &s.BegunAt,
 		&s.Epoch, &s.Owner, &s.LeaseUntil, &s.LeaseLive,
 		&s.CaughtUpAt, &s.AcceptedAt, &s.EventsAccepted, &lastID, &lastRun, &lastSeq,
-		&s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.Losses, &s.LastError, &s.LastErrorAt,
+		&s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.Losses, &s.LastError, &s.LastErrorAt, &s.Waiting,
 		&pause.reason, &pause.detail, &pause.by, &pause.at,
 		&s.PolledAt, &s.ReadAt, &s.OldestHoleAt, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at,
 		&holders, &s.Finished, &s.CreatedAt, &s.UpdatedAt, &s.Now)

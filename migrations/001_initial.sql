@@ -51,6 +51,7 @@ CREATE TABLE @schema@.consumers (
     finished_at     timestamptz,
     last_error      text,
     last_error_at   timestamptz,
+    waiting_for     text,
     paused_at       timestamptz,
     paused_by       text,
     paused_reason   text,
@@ -103,6 +104,7 @@ COMMENT ON COLUMN @schema@.consumers.until_high IS 'With until_holes the positio
 COMMENT ON COLUMN @schema@.consumers.filter IS 'Which events its owner was configured to deliver: lists of patterns under types, tenants and graphs; NULL until an owner has told.';
 COMMENT ON COLUMN @schema@.consumers.spec IS 'What a backfill was asked for.';
 COMMENT ON COLUMN @schema@.consumers.last_error IS 'What the owner is stuck on; NULL when it is not.';
+COMMENT ON COLUMN @schema@.consumers.waiting_for IS 'Out of consideration for whom the owner of a backfill reads nothing; NULL when it reads.';
 COMMENT ON COLUMN @schema@.consumers.paused_reason IS 'operator, or why the exporter paused it by itself.';
 COMMENT ON COLUMN @schema@.consumers.letters_from IS 'When a person last resumed it after a pause for dead_letters: only those written since count towards its limit.';
 COMMENT ON COLUMN @schema@.consumers.source_seen IS 'The server and the tables as the consumer last read them: a source in which they are others is another source. NULL when any will do.';
@@ -248,6 +250,7 @@ SELECT c.name AS consumer,
        l.lost_events,
        c.last_error,
        c.last_error_at,
+       CASE WHEN c.lease_until >= clock_timestamp() THEN c.waiting_for END AS waiting_for,
        c.paused_at,
        c.paused_by,
        c.paused_reason,

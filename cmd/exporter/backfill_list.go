@@ -29,6 +29,7 @@ type backfillReport struct {
 	FinishedAt *time.Time   `json:"finished_at,omitempty"`
 	Paused     *pauseReport `json:"paused,omitempty"`
 	LastError  string       `json:"last_error,omitempty"`
+	Waiting    string       `json:"waiting_for,omitempty"` // out of consideration, as its owner last said
 	Letters    int64        `json:"dead_letters"`
 	Next       string       `json:"next,omitempty"`
 }
@@ -41,7 +42,7 @@ func backfillReportOf(b *cursor.BackfillStatus) (backfillReport, error) {
 	r := backfillReport{
 		Backfill: b.Name, State: b.State(), Spec: spec, Position: b.Position.String(), Until: b.Until.String(),
 		Share: share(spec.Below, b), Events: b.EventsAccepted, CreatedAt: b.CreatedAt, FinishedAt: b.Finished,
-		LastError: b.LastError, Letters: b.DeadLetters,
+		LastError: b.LastError, Waiting: b.Waiting, Letters: b.DeadLetters,
 	}
 	if b.Cancelled {
 		r.State = "cancelled"
@@ -171,6 +172,9 @@ func (r *backfillReport) lines(now time.Time) [][2]string {
 	}
 	if w := r.Paused; w != nil {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s %s: %s: %s", w.By, ago(now, &w.At), w.Reason, oneLine(w.Detail))})
+	}
+	if r.Waiting != "" {
+		lines = append(lines, [2]string{"waits", oneLine(r.Waiting)})
 	}
 	if r.LastError != "" {
 		lines = append(lines, [2]string{"last error", oneLine(r.LastError)})

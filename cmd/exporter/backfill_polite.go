@@ -22,6 +22,7 @@ type politeSource struct {
 	page     int // most events of one
 	pace     *pace
 	pressure *pressureWatch
+	metrics  *exporter.ConsumerMetrics
 	took     time.Duration // the last read
 }
 
@@ -38,23 +39,30 @@ const (
 // Poll implements exporter.Source. An empty batch that says that it waits
 // stands for not now.
 func (s *politeSource) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
-	if s.pressure.look(ctx) != "" {
-		waitFor(ctx, yieldInterval)
+	if now := s.pressure.look(ctx); now.reason != "" {
+		s.hold(now.reason, func() { waitFor(ctx, yieldInterval) })
 		return exporter.Batch{From: from, To: from, Waiting: true}, nil
 	}
 	page := s.page
 	if s.pressure.isBesideLive() {
 		page = min(page, pageBesideLive)
-		waitFor(ctx, min(s.took, mostRest))
+		s.hold(throttledRest, func() { waitFor(ctx, min(s.took, mostRest)) })
 	}
 	s.Limit(page)
 	began := time.Now()
 	b, err := s.Until.Poll(ctx, from)
 	s.took = time.Since(began)
 	if err == nil {
-		s.pace.take(ctx, len(b.Events)+len(b.Poison))
+		s.hold(throttledRate, func() { s.pace.take(ctx, len(b.Events)+len(b.Poison)) })
 	}
 	return b, err
+}
+
+// hold counts how long wait takes.
+func (s *politeSource) hold(reason string, wait func()) {
+	began := time.Now()
+	wait()
+	s.metrics.Throttled(reason, time.Since(began))
 }
 
 // pace holds a page back until its events are due. A nil pace holds none.
@@ -92,31 +100,46 @@ type pressureWatch struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	why    string
+	now    throttle
 	live   bool // a live consumer runs
 }
+
+// throttle is why a backfill holds back; zero when it does not.
+type throttle struct {
+	reason string // a label of the metric
+	detail string // for people
+}
+
+// Reasons to hold back.
+const (
+	throttledLiveLag    = "live_lag"    // a live consumer is behind
+	throttledReplicaLag = "replica_lag" // a replica of Docket's database is behind
+	throttledLocks      = "locks"       // somebody waits for a lock on Docket's tables
+	throttledRest       = "rest"        // as long as the last read, beside a live consumer
+	throttledRate       = "rate"        // --rate
+)
 
 // lookInterval is how often the surroundings are looked at.
 const lookInterval = time.Second
 
-// look returns why a read has to wait, "" when it has not to. What cannot be
+// look returns why a read has to wait, if it has to. What cannot be
 // seen is no reason to wait: the read itself will fail where it has to.
-func (w *pressureWatch) look(ctx context.Context) string {
+func (w *pressureWatch) look(ctx context.Context) throttle {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.looked) < lookInterval {
-		return w.why
+		return w.now
 	}
-	w.why = w.ask(ctx)
+	w.now = w.ask(ctx)
 	w.looked = time.Now()
-	return w.why
+	return w.now
 }
 
-func (w *pressureWatch) ask(ctx context.Context) string {
+func (w *pressureWatch) ask(ctx context.Context) throttle {
 	if w.liveLag > 0 {
 		b, err := w.store.FurthestBehind(ctx)
 		if w.live = err == nil && b.Name != ""; w.live && b.Time > w.liveLag {
-			return fmt.Sprintf("%s has been behind for %s", b.Name, b.Time.Round(time.Second))
+			return throttle{throttledLiveLag, fmt.Sprintf("%s has been behind for %s", b.Name, b.Time.Round(time.Second))}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -124,23 +147,23 @@ func (w *pressureWatch) ask(ctx context.Context) string {
 	p, err := docket.ReadPressure(ctx, w.docket, w.schema)
 	switch {
 	case err != nil:
-		return ""
+		return throttle{}
 	case p.WaitingLocks > 0:
-		return plural(int64(p.WaitingLocks), "lock request") + " on Docket's tables wait"
+		return throttle{throttledLocks, plural(int64(p.WaitingLocks), "lock request") + " on Docket's tables wait"}
 	case w.replicaLag > 0 && p.ReplicaLag > w.replicaLag:
-		return "a replica of Docket's database is " + p.ReplicaLag.Round(time.Second).String() + " behind"
+		return throttle{throttledReplicaLag, "a replica of Docket's database is " + p.ReplicaLag.Round(time.Second).String() + " behind"}
 	}
-	return ""
+	return throttle{}
 }
 
 // lookTimeout bounds one look.
 const lookTimeout = 5 * time.Second
 
-// reason is why reading waits, as of the last look.
+// reason is why reading waits, as of the last look, for people.
 func (w *pressureWatch) reason() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.why
+	return w.now.detail
 }
 
 // isBesideLive reports whether a live consumer ran at the last look.

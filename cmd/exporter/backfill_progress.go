@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"time"
@@ -11,11 +10,8 @@ import (
 	"github.com/docket-exporter/exporter/cursor"
 )
 
-const (
-	barInterval  = time.Second      // between two looks, which a terminal shows all
-	lineInterval = 10 * time.Second // between two lines elsewhere, unless it begins or ends to wait
-	speedSpan    = time.Minute      // over which the speed is taken
-)
+// speedSpan is over which the speed is taken.
+const speedSpan = time.Minute
 
 // share is how much of a backfill is done, by the distance of ids. Ids are not
 // events: some were never used, some are pruned and some are left out by the
@@ -63,39 +59,17 @@ func (m *speedometer) add(now reading) (rate float64, left time.Duration) {
 	return rate, -1
 }
 
-// showProgress shows on stderr how far a backfill is, until stop is called: as
-// one line that changes on a terminal, and else as a line now and then.
+// showProgress shows how far a backfill is, until stop is called.
 func showProgress(ctx context.Context, p *process, x *backfiller) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	bar := progressBar{out: p.stderr, terminal: isTerminal(p.stderr), backfiller: x}
-	go func() {
-		defer close(done)
-		bar.run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	bar := progressBar{backfiller: x, liveLine: newLiveLine(p)}
+	return bar.keep(ctx, bar.show)
 }
 
 type progressBar struct {
 	*backfiller
-	out      io.Writer
-	terminal bool
-	meter    speedometer
-	said     time.Time // when the last line was printed
-	why      string    // what the last one said it waits for
-}
-
-func (r *progressBar) run(ctx context.Context) {
-	r.show(ctx)
-	for waitFor(ctx, barInterval) {
-		r.show(ctx)
-	}
-	if r.terminal {
-		r.clear()
-	}
+	liveLine
+	meter speedometer
+	why   string // what the last line said it waits for
 }
 
 // show prints one state. The events are those that are recorded, of all who
@@ -112,16 +86,9 @@ func (r *progressBar) show(ctx context.Context) {
 		why = r.trouble(&b)
 		line = r.line(&b, why, time.Now())
 	}
-	if r.terminal {
-		r.clear()
-		fmt.Fprint(r.out, line)
-	} else if (why == "") != (r.why == "") || time.Since(r.said) >= lineInterval {
-		fmt.Fprintln(r.out, line)
-		r.said, r.why = time.Now(), why
-	}
+	r.print(line, (why == "") != (r.why == ""))
+	r.why = why
 }
-
-func (r *progressBar) clear() { fmt.Fprint(r.out, "\r\x1b[K") }
 
 func (r *progressBar) line(b *cursor.BackfillStatus, why string, now time.Time) string {
 	done := share(r.spec.Below, b)

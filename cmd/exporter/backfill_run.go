@@ -50,9 +50,10 @@ func newBackfiller(ctx context.Context, c Config, b *cursor.BackfillStatus, metr
 			liveLag: secondsOf(spec.LiveLag), replicaLag: secondsOf(spec.ReplicaLag),
 		},
 	}
+	x.waiting = x.pressure.reason
 	pace := newPace(spec.Rate, int(consumer.BatchEvents))
 	x.end = &ending{until: b.Until, source: func(s *docket.Until) exporter.Source {
-		return &politeSource{Until: s, page: int(consumer.BatchEvents), pace: pace, pressure: x.pressure}
+		return &politeSource{Until: s, page: int(consumer.BatchEvents), pace: pace, pressure: x.pressure, metrics: x.metrics}
 	}}
 	return x, nil
 }

@@ -293,9 +293,10 @@ func TestDetachedBackfill(t *testing.T) {
 	wantOnce(t, s.lines(second), 400)
 	wantOnce(t, s.delivered("analytics"), 400)
 	s.wantAudit(name, "create", "pause", "resume", "cancel")
-	for series := range set(`consumer="(\w+_backfill_\w+)"`, func() string { text, _ := scraped(c.stderr.String()); return text }()) {
-		t.Errorf("%s still has series", series)
-	}
+	pgtest.Until(t, 10*time.Second, "its series to go", func() bool {
+		text, _ := scraped(c.stderr.String())
+		return text != "" && !strings.Contains(text, `consumer="`+name) && strings.Contains(text, `consumer="analytics"`)
+	})
 	c.kill()
 }
 
@@ -318,6 +319,39 @@ func TestBackfillYields(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, c.stderr)
 	}
 	wantOnce(t, s.lines("history"), 50)
+}
+
+// What a backfill in the background waits for is told by show, status and the
+// metrics of the process.
+func TestDetachedBackfillTellsWhyItWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.insert("a", 50)
+	dir := s.env["CONSUMER_ANALYTICS_FILE_DIR"]
+	s.env["EXPORTER_LEASE_TTL"] = "2s"
+	both := maps.Clone(s.env)
+	both["EXPORTER_CONSUMERS"], both["CONSUMER_OTHER_SINK"], both["CONSUMER_OTHER_FILE_DIR"] = "analytics,other", "file", dir
+	command(t, both, "run", "--once").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `UPDATE docket_export.consumers SET owner = 'somebody', lease_until = now() + interval '1 hour', caught_up_at = now() - interval '9 seconds' WHERE name = 'other'`)
+	command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history", "--detach").want(t, exitOK)
+	c := start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the owner to say why it waits", func() bool { return s.status("history").Waiting != "" })
+	command(t, s.env, "backfill", "show", "history").want(t, exitOK, "waits", "other has been behind for")
+	if text := command(t, s.env, "status").stdout; !strings.Contains(text, "waits    other has been behind for") {
+		t.Errorf("status says\n%s", text)
+	}
+	const series = `docket_exporter_backfill_throttled_seconds_total{consumer="history",reason="live_lag"}`
+	pgtest.Until(t, 20*time.Second, series, func() bool {
+		text, _ := scraped(c.stderr.String())
+		return strings.Contains(text, series)
+	})
+	pgtest.Exec(t, s.pool, `UPDATE docket_export.consumers SET caught_up_at = now() WHERE name = 'other'`)
+	pgtest.Until(t, 20*time.Second, "it to finish", func() bool { return s.status("history").Finished != nil })
+	if now := s.status("history"); now.Waiting != "" {
+		t.Errorf("finished, and it waits: %s", now.Waiting)
+	}
+	wantOnce(t, s.lines("history"), 50)
+	c.kill()
 }
 
 // Ctrl-C finishes the batch in flight and says how to go on.

@@ -29,6 +29,9 @@ func (s *supervisor) heartbeat() cursor.Heartbeat {
 		}
 		h.Holders = append(h.Holders, hole.Holders...)
 	}
+	if s.waiting != nil {
+		h.Waiting = s.waiting()
+	}
 	switch {
 	case p.Err != nil:
 		h.LastError = p.Err.Error()

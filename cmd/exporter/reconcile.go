@@ -176,7 +176,11 @@ func (j *reconciliation) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, r.close()) }()
 		job.Repair = r.repair
 	}
+	progress := newReconcileProgress(j.p, j.consumer.Name)
+	job.Note = progress.note
+	stop := progress.keep(ctx, progress.show)
 	result, err := job.Run(ctx)
+	stop()
 	if err != nil {
 		return explainDatabase(err)
 	}

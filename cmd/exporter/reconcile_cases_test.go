@@ -15,6 +15,33 @@ import (
 	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
+// What a backfill has brought counts like what the consumer has: a history that
+// was filled in is proved, and what is missing of it is sent again.
+func TestReconcileSeesBackfills(t *testing.T) {
+	s := newSite(t)
+	s.env["CONSUMER_ANALYTICS_START"] = "latest"
+	s.loaded(5_000)
+	if r := s.reconcile(exitPerson, "--from", "earliest"); r.Missing != 5_000 {
+		t.Fatalf("%d missing before the backfill", r.Missing)
+	}
+	command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history").want(t, exitOK, "is finished")
+	if r := s.reconcile(exitOK, "--from", "earliest"); r.Events != 5_000 || r.Copies != 5_000 || r.Duplicates != 0 {
+		t.Fatalf("report %+v", r)
+	}
+	if r := s.reconcile(exitOK); r.Events != 0 || r.Foreign != 0 {
+		t.Errorf("what is below the consumer's start was compared: %+v", r)
+	}
+	s.editFiles("history-*", func(id int64, line string) []string {
+		if id == 777 {
+			return nil
+		}
+		return []string{line}
+	})
+	s.wantTold(s.reconcile(exitPerson, "--from", "earliest"), "missing "+s.eventAt(777))
+	s.wantTold(s.reconcile(exitOK, "--from", "earliest", "--repair", "--reason", "a line was lost"), "repaired "+s.eventAt(777))
+	s.reconcile(exitOK, "--from", "earliest")
+}
+
 // What Docket has pruned, or deleted with its run, is not extra; what it cannot
 // have deleted is.
 func TestReconcileAfterPruning(t *testing.T) {

@@ -21,7 +21,11 @@ type readable interface {
 func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	content := !j.identities
 	if j.consumer.Sink == SinkFile {
-		r, err := file.OpenReader(j.consumer.File.sink(), j.consumer.Name, content)
+		names, err := j.fileNames(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := file.OpenReader(j.consumer.File.sink(), names, content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", j.consumer.sinkVariables(), err)
 		}
@@ -32,6 +36,26 @@ func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 		return nil, fmt.Errorf("%s: %w", j.consumer.sinkVariables(), err)
 	}
 	return r, nil
+}
+
+// fileNames are the names under which files of the consumer are written: its own,
+// and those of its backfills.
+func (j *reconciliation) fileNames(ctx context.Context) ([]string, error) {
+	names := []string{j.consumer.Name}
+	backfills, err := j.store.Backfills(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range backfills {
+		spec, err := specOf(&backfills[i])
+		if err != nil {
+			return nil, err
+		}
+		if spec.Consumer == j.consumer.Name {
+			names = append(names, backfills[i].Name)
+		}
+	}
+	return names, nil
 }
 
 // foreign is how many lines of a sink are no events.

@@ -159,9 +159,11 @@ func TestReconcileFiles(t *testing.T) {
 	}
 }
 
-func (s *site) files() []string {
+func (s *site) files() []string { return s.filesOf("analytics-*") }
+
+func (s *site) filesOf(pattern string) []string {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.env["CONSUMER_ANALYTICS_FILE_DIR"], "analytics-*"))
+	files, err := filepath.Glob(filepath.Join(s.env["CONSUMER_ANALYTICS_FILE_DIR"], pattern))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -171,7 +173,12 @@ func (s *site) files() []string {
 // editLines puts other lines into the place of each line of the files.
 func (s *site) editLines(edit func(id int64, line string) []string) {
 	s.t.Helper()
-	for _, path := range s.files() {
+	s.editFiles("analytics-*", edit)
+}
+
+func (s *site) editFiles(pattern string, edit func(id int64, line string) []string) {
+	s.t.Helper()
+	for _, path := range s.filesOf(pattern) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			s.t.Fatal(err)

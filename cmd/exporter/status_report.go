@@ -106,6 +106,7 @@ type consumerReport struct {
 
 	LastError   string       `json:"last_error,omitempty"`
 	LastErrorAt *time.Time   `json:"last_error_at,omitempty"`
+	Waiting     string       `json:"waiting_for,omitempty"` // a backfill, out of consideration
 	Paused      *pauseReport `json:"paused,omitempty"`
 
 	DeadLetters      int64        `json:"dead_letters"` // undecided
@@ -162,7 +163,7 @@ func reportOf(s *cursor.Status, db DatabaseConfig) consumerReport {
 		OpenIDs: s.Position.Holes.Count(), OpenRanges: len(s.Position.Holes),
 		Batch: s.Batch, EventsAccepted: s.EventsAccepted,
 		CaughtUpAt: s.CaughtUpAt, AcceptedAt: s.AcceptedAt, PolledAt: s.PolledAt,
-		LastError: s.LastError, LastErrorAt: s.LastErrorAt,
+		LastError: s.LastError, LastErrorAt: s.LastErrorAt, Waiting: s.Waiting,
 		DeadLetters: s.DeadLetters, DeadLettersHeld: s.DeadLettersHeld, DeadLetterOldest: s.DeadLetterOldest, Losses: s.Losses,
 		Epoch: s.Epoch, now: s.Now, schema: db.ExportSchema,
 	}

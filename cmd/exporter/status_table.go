@@ -220,6 +220,9 @@ func writeDetails(b *strings.Builder, r *consumerReport) {
 	if p := r.Paused; p != nil {
 		add("paused   by %s %s: %s", oneLine(p.By), ago(r.now, &p.At), oneLine(p.Detail))
 	}
+	if r.Waiting != "" {
+		add("waits    %s", oneLine(r.Waiting))
+	}
 	if r.LastError != "" {
 		add("error    %s: %s", ago(r.now, r.LastErrorAt), oneLine(r.LastError))
 	}

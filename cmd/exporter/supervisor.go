@@ -30,7 +30,8 @@ type supervisor struct {
 	stop     <-chan struct{}
 	source   atomic.Pointer[docket.Source]
 	before   readBefore
-	end      *ending // nil for a consumer that follows Docket for ever
+	end      *ending       // nil for a consumer that follows Docket for ever
+	waiting  func() string // out of consideration for whom it reads nothing; nil for a consumer that always reads
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {

@@ -30,6 +30,14 @@ type Comparison struct {
 	// Repair sends missing events again and says of which the sink did not take
 	// why; nil leaves them missing.
 	Repair func(context.Context, []Absent) ([]Refusal, error)
+
+	Note func(Progress) // is told how far it is
+}
+
+// Progress is how far a comparison is.
+type Progress struct {
+	Phase    string // in words
+	Done, Of int64  // of the phase
 }
 
 // Absent is an event that the sink lacks.
@@ -48,11 +56,14 @@ func (c *Comparison) Run(ctx context.Context) (Result, error) {
 	if err := w.sumUp(ctx); err != nil {
 		return w.result, err
 	}
-	for _, group := range w.differing() {
+	groups := w.differing()
+	for i, group := range groups {
+		w.Note(Progress{"reading what differs again", int64(i), int64(len(groups))})
 		if err := w.lookAgain(ctx, group); err != nil {
 			return w.result, err
 		}
 	}
+	w.Note(Progress{"looking at unfinished runs", 0, 0})
 	err := w.judgeRuns(ctx)
 	w.result.sort()
 	return w.result, err
@@ -117,8 +128,9 @@ func (w *work) feed(ctx context.Context, spans chan<- exporter.Range) error {
 	if w.Content {
 		most = rowIDs
 	}
-	rest := w.hull()
+	rest, whole := w.hull(), w.hull()
 	for rest.Lo <= rest.Hi {
+		w.Note(Progress{"reading both sides", rest.Lo - whole.Lo, whole.Hi - whole.Lo + 1})
 		id, found, err := w.Source.NextID(ctx, rest)
 		if err != nil || !found {
 			return err

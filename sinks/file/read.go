@@ -11,22 +11,24 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	exporter "github.com/docket-exporter/exporter"
 )
 
-// Reader reads what the files of a consumer hold, to compare it with the
-// source: finished and open segments and the finished files of replays, up to the last
+// Reader reads what the files of a consumer and of its backfills hold, to compare
+// it with the source: finished and open segments and the finished files of replays, up to the last
 // whole line. It writes nothing, and may work beside the owner.
 //
 // Events are told by a digest over their line or, without content, over their
 // idempotency key.
 type Reader struct {
-	dir, consumer string
-	content       bool
-	seed          maphash.Seed
+	dir     string
+	names   []string // of the consumer, and of its backfills
+	content bool
+	seed    maphash.Seed
 
 	known   map[string]bool // names of indexed files, as they are when finished
 	chunks  []chunk
@@ -55,12 +57,12 @@ type chunk struct {
 // readChunk is about how large a chunk is; one with a longer line is longer.
 const readChunk = 4 << 20
 
-// OpenReader looks at the directory. Without content, digests cover the
-// identity alone.
-func OpenReader(cfg Config, consumer string, content bool) (*Reader, error) {
-	r := &Reader{dir: cfg.Dir, consumer: consumer, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
+// OpenReader looks at the directory. The files read are those that sinks of these
+// names have written. Without content, digests cover the identity alone.
+func OpenReader(cfg Config, names []string, content bool) (*Reader, error) {
+	r := &Reader{dir: cfg.Dir, names: names, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
 	if _, err := r.files(); err != nil {
-		return nil, fmt.Errorf("read files of consumer %s: %w", consumer, err)
+		return nil, fmt.Errorf("read files of consumer %s: %w", names[0], err)
 	}
 	return r, nil
 }
@@ -152,7 +154,7 @@ func (r *Reader) Refresh(ctx context.Context) error {
 func (r *Reader) index(ctx context.Context, see func(*line, uint64)) error {
 	files, err := r.files()
 	if err != nil {
-		return fmt.Errorf("read files of consumer %s: %w", r.consumer, err)
+		return fmt.Errorf("read files of consumer %s: %w", r.names[0], err)
 	}
 	for _, file := range files {
 		finished := strings.TrimSuffix(file, openSuffix)
@@ -167,14 +169,15 @@ func (r *Reader) index(ctx context.Context, see func(*line, uint64)) error {
 	return nil
 }
 
-// files lists the consumer's files.
+// files lists the files of these names.
 func (r *Reader) files() (files []string, err error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("list directory %s: %w", r.dir, err)
 	}
 	for _, entry := range entries {
-		if entry.Type().IsRegular() && isFileOf(entry.Name(), r.consumer) {
+		of := func(name string) bool { return isFileOf(entry.Name(), name) }
+		if entry.Type().IsRegular() && slices.ContainsFunc(r.names, of) {
 			files = append(files, entry.Name())
 		}
 	}

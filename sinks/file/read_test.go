@@ -48,7 +48,7 @@ func TestReaderSeesEveryWholeLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, content := range []bool{true, false} {
-		r, err := OpenReader(cfg, "feed", content)
+		r, err := OpenReader(cfg, []string{"feed"}, content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestReaderLeavesOpenReplaysOut(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(cfg.Dir, "feed-replay-*.part")); err != nil || len(files) != 1 {
 		t.Fatalf("open files %v, %v", files, err)
 	}
-	r, err := OpenReader(cfg, "feed", true)
+	r, err := OpenReader(cfg, []string{"feed"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestReaderFindsChunks(t *testing.T) {
 		batches = append(batches, sinktest.Batch(seed+1, 2, 5))
 		deliver(t, s, batches[seed])
 	}
-	r, err := OpenReader(cfg, "feed", true)
+	r, err := OpenReader(cfg, []string{"feed"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
