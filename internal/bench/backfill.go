@@ -152,13 +152,13 @@ func backfillBesideLive(ctx context.Context, b *bed, r *report) (err error) {
 	if err := b.await(ctx, "SELECT count(owner) = 1 FROM "+e.schema+".consumers"); err != nil {
 		return err
 	}
-	write := func(name string, d time.Duration) (sample, error) {
+	write := func(ctx, writing context.Context, name string) (sample, error) {
 		w := &writer{url: b.url(), schema: backfillSchema, name: name, rate: backfillWriter, runs: runs, committed: make(chan commit, 1<<16)}
-		beside := *b
-		beside.Duration = d
-		return beside.writeAndWatch(ctx, w, e.schema)
+		return b.writeAndWatch(ctx, writing, w, e.schema)
 	}
-	alone, err := write("alone", b.Duration)
+	first, cancel := context.WithTimeout(ctx, b.Duration)
+	defer cancel()
+	alone, err := write(ctx, first, "alone")
 	if err != nil {
 		return err
 	}
@@ -174,13 +174,8 @@ func backfillBesideLive(ctx context.Context, b *bed, r *report) (err error) {
 		return b.backfillWithKills(working, e)
 	})
 	group.Go(func() (err error) {
-		for i := 0; ended.Err() == nil; i++ {
-			more, err := write(fmt.Sprintf("beside-%d", i), 2*time.Second)
-			if with = append(with, more...); err != nil {
-				return err
-			}
-		}
-		return nil
+		with, err = write(working, ended, "beside")
+		return err
 	})
 	group.Go(func() (err error) {
 		open, err = b.oldestTransaction(ended)

@@ -73,5 +73,7 @@ func (b *bed) latencyBeside(ctx context.Context, broken map[string]string) (late
 	if err := b.await(ctx, "SELECT count(owner) = $1 FROM "+e.schema+".consumers", 1+len(broken)); err != nil {
 		return nil, err
 	}
-	return b.writeAndWatch(ctx, w, e.schema)
+	writing, cancel := context.WithTimeout(ctx, b.Duration)
+	defer cancel()
+	return b.writeAndWatch(ctx, writing, w, e.schema)
 }

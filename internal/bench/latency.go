@@ -43,7 +43,9 @@ func measureLatency(ctx context.Context, b *bed, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	latencies, err := b.writeAndWatch(ctx, w, e.schema)
+	writing, cancel := context.WithTimeout(ctx, b.Duration)
+	defer cancel()
+	latencies, err := b.writeAndWatch(ctx, writing, w, e.schema)
 	if err != nil {
 		return err
 	}
@@ -68,9 +70,9 @@ func measureLatency(ctx context.Context, b *bed, r *report) (err error) {
 	return nil
 }
 
-// writeAndWatch writes for the set time and returns the latency of every event
+// writeAndWatch writes until writing ends and returns the latency of every event
 // in milliseconds, once all are accepted.
-func (b *bed) writeAndWatch(ctx context.Context, w *writer, exportSchema string) (sample, error) {
+func (b *bed) writeAndWatch(ctx, writing context.Context, w *writer, exportSchema string) (sample, error) {
 	watch, err := newWatch(ctx, b.url(), exportSchema)
 	if err != nil {
 		return nil, err
@@ -79,8 +81,6 @@ func (b *bed) writeAndWatch(ctx context.Context, w *writer, exportSchema string)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(w.committed)
-		writing, cancel := context.WithTimeout(ctx, b.Duration)
-		defer cancel()
 		return w.run(writing)
 	})
 	group.Go(func() error { return watch.run(ctx, w.committed) })
