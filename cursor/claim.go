@@ -18,6 +18,10 @@ import (
 // the epoch, so an earlier owner's writes count no more. Otherwise the error is
 // *OwnedError, *PausedError, ErrFinished or ErrNotFound.
 //
+// A process that owner has had before, and that was killed, loses the consumer so
+// at once. If it was not killed, and two processes have one name after all, the
+// later one keeps it: the other one then waits like anybody.
+//
 // The lease must be renewed by Run or Renew and given up by Release.
 func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration) (*Cursor, exporter.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -28,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	var mark storedMark
 	var readAt *time.Time
 	var holeAge *float64
-	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds()),
+	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds(), s.instance, !s.shared.Load()),
 		&dead, &holders, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at, &readAt, &holeAge)
 	resetReadOnly(s.pool, err)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -60,11 +64,11 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 
 const claim = `
 UPDATE {consumers} c
-   SET epoch = epoch + 1, revision = revision + 1, owner = $2::text,
+   SET epoch = epoch + 1, revision = revision + 1, owner = $2::text, instance = $4::text,
        lease_until = clock_timestamp() + $3::float8 * interval '1 second',
        updated_at = clock_timestamp()
  WHERE name = $1::text AND paused_at IS NULL AND finished_at IS NULL
-   AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text)
+   AND (lease_until IS NULL OR lease_until < clock_timestamp() OR owner = $2::text AND (instance = $4::text OR $5::boolean))
 RETURNING ` + rowColumns + `, dead::text, holders::text, mark_event_id, mark_run_id, mark_seq, encode(mark_hash, 'hex'), mark_at, read_at,
     extract(epoch FROM clock_timestamp() - oldest_hole_at)::float8`
 

@@ -299,3 +299,31 @@ func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
 	must(t, lock.Rollback(t.Context()))
 	must(t, a.Renew(t.Context(), Heartbeat{}))
 }
+
+// Of two processes with one name the later one keeps the consumer; the other
+// one waits as for anybody, and may have it once the lease has expired.
+func TestTwoProcessesOfOneName(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		twin := NewStore(f.pool, f.renewals, schema)
+		first, _ := f.claim("a")
+		second, _, err := twin.Claim(ctx, "feed", "a", time.Hour)
+		must(t, err)
+		if err := first.Renew(ctx, Heartbeat{}); !errors.Is(err, exporter.ErrFenced) || !strings.Contains(err.Error(), "another process of the same name, a") {
+			t.Errorf("renewal of the first: %v", err)
+		}
+		var owned *OwnedError
+		if _, _, err := f.Claim(ctx, "feed", "a", time.Hour); !errors.As(err, &owned) || owned.Owner != "a" {
+			t.Errorf("the first takes it back: %v", err)
+		}
+		must(t, second.Renew(ctx, Heartbeat{}))
+		again, _, err := twin.Claim(ctx, "feed", "a", time.Hour) // as after any trouble of its own
+		must(t, err)
+		pgtest.Exec(t, f.admin, f.sql(`UPDATE {consumers} SET lease_until = clock_timestamp() - interval '1 second'`))
+		_, _, err = f.Claim(ctx, "feed", "a", time.Hour)
+		must(t, err)
+		if err := again.Renew(ctx, Heartbeat{}); !errors.Is(err, exporter.ErrFenced) {
+			t.Errorf("renewal of the second: %v", err)
+		}
+	})
+}

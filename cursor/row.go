@@ -14,7 +14,7 @@ type row struct {
 	batch           int64
 	attempts        int
 	intent          *exporter.Intent // nil when no batch is in flight
-	owner           string
+	owner, instance string
 	pause           *Pause
 }
 
@@ -22,7 +22,7 @@ type row struct {
 const rowColumns = `
     c.uid::text, c.epoch, c.revision, c.high_id, c.holes::text, c.batch, c.attempts,
     c.intent_high, c.intent_holes::text, c.intent_events, c.intent_rows, encode(c.intent_hash, 'hex'),
-    coalesce(c.owner, ''), c.paused_reason, c.paused_detail, c.paused_by, c.paused_at`
+    coalesce(c.owner, ''), coalesce(c.instance, ''), c.paused_reason, c.paused_detail, c.paused_by, c.paused_at`
 
 func scanRow(from pgx.Row, more ...any) (row, error) {
 	var r row
@@ -32,7 +32,7 @@ func scanRow(from pgx.Row, more ...any) (row, error) {
 	err := from.Scan(append([]any{
 		&r.uid, &r.epoch, &r.revision, &p.high, &p.holes, &r.batch, &r.attempts,
 		&in.high, &in.holes, &in.events, &in.rows, &in.hash,
-		&r.owner, &pause.reason, &pause.detail, &pause.by, &pause.at,
+		&r.owner, &r.instance, &pause.reason, &pause.detail, &pause.by, &pause.at,
 	}, more...)...)
 	if err != nil {
 		return r, err

@@ -2,8 +2,10 @@ package cursor
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,6 +23,9 @@ type Store struct {
 	renewals *pgxpool.Pool
 	names    *strings.Replacer
 
+	instance string      // this process
+	shared   atomic.Bool // another process has taken a consumer under our name
+
 	// longTransaction is the age from which an open transaction slows writes
 	// down: see Cursor.pace.
 	longTransaction time.Duration
@@ -33,7 +38,7 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	if renewals == nil {
 		renewals = pool
 	}
-	return &Store{pool: pool, renewals: renewals, names: tables(schema), longTransaction: time.Minute}
+	return &Store{pool: pool, renewals: renewals, names: tables(schema), instance: rand.Text(), longTransaction: time.Minute}
 }
 
 // resetReadOnly looks at every error of the database. One that takes no writes may

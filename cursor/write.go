@@ -66,9 +66,11 @@ func (c *Cursor) read(ctx context.Context, pool *pgxpool.Pool) (row, error) {
 // fenced says why the owner must stop.
 func (c *Cursor) fenced(now row) error {
 	switch {
+	case now.epoch != c.epoch && now.owner == c.owner && now.instance != c.store.instance:
+		c.store.shared.Store(true)
+		return fmt.Errorf("%w: epoch %d of another process of the same name, %s, ours is %d", exporter.ErrFenced, now.epoch, now.owner, c.epoch)
 	case now.epoch != c.epoch && now.owner == c.owner:
-		return fmt.Errorf("%w: epoch %d of %s, ours is %d: a person has moved the cursor, or another process has the same EXPORTER_REPLICA",
-			exporter.ErrFenced, now.epoch, now.owner, c.epoch)
+		return fmt.Errorf("%w: epoch %d of %s, ours is %d: a person has moved the cursor", exporter.ErrFenced, now.epoch, now.owner, c.epoch)
 	case now.epoch != c.epoch && now.owner != "":
 		return fmt.Errorf("%w: epoch %d of %s, ours is %d", exporter.ErrFenced, now.epoch, now.owner, c.epoch)
 	case now.epoch != c.epoch:

@@ -29,6 +29,7 @@ CREATE TABLE @schema@.consumers (
     epoch           bigint NOT NULL DEFAULT 0,
     revision        bigint NOT NULL DEFAULT 0,
     owner           text,
+    instance        text,
     lease_until     timestamptz,
     caught_up_at    timestamptz,
     accepted_at     timestamptz,
@@ -92,6 +93,7 @@ COMMENT ON COLUMN @schema@.consumers.intent_rows IS 'Rows of the batch in flight
 COMMENT ON COLUMN @schema@.consumers.intent_hash IS 'SHA-256 over the identities of the batch in flight.';
 COMMENT ON COLUMN @schema@.consumers.epoch IS 'Ownership number: each claim raises it. A write of an older epoch changes nothing.';
 COMMENT ON COLUMN @schema@.consumers.revision IS 'Raised by each write of position or intent, so that a delayed write of the same epoch changes nothing.';
+COMMENT ON COLUMN @schema@.consumers.instance IS 'Made by each process at its start: tells processes apart that have the owner''s name.';
 COMMENT ON COLUMN @schema@.consumers.lease_until IS 'When another process may take the consumer, on the clock of this database.';
 COMMENT ON COLUMN @schema@.consumers.caught_up_at IS 'When the owner last saw nothing left to deliver.';
 COMMENT ON COLUMN @schema@.consumers.last_event_id IS 'With last_run_id and last_seq the accepted event of the highest id in the newest batch that had one.';

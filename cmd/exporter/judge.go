@@ -51,6 +51,9 @@ func (s *supervisor) judge(err error, backoff *exporter.Backoff, said *remark) t
 	case errors.As(err, &owned):
 		wait, level, what = claimInterval, slog.LevelInfo, "standing by"
 		args = []any{"owner", owned.Owner}
+		if owned.Owner == s.config.Exporter.Replica {
+			level, what = slog.LevelError, "standing by for another process of the same name; give each an EXPORTER_REPLICA of its own"
+		}
 	case errors.As(err, &paused):
 		wait, what = pauseInterval, "paused"
 		args = []any{"reason", paused.Reason, "detail", paused.Detail, "by", paused.By}

@@ -90,6 +90,31 @@ func TestReplicasShareConsumers(t *testing.T) {
 	}
 }
 
+// Two processes with one name do not take the consumers from each other without
+// end: the later one has them, the other one says what is wrong.
+func TestTwoReplicasOfOneName(t *testing.T) {
+	t.Parallel()
+	s := shared(t, 2)
+	s.insert("r", 4)
+	first := s.replica("twin", "")
+	s.awaitShares(20*time.Second, map[string]int{"twin": 2})
+	second := s.replica("twin", "")
+	pgtest.Until(t, 20*time.Second, "the first one to say what is wrong with both", func() bool {
+		return strings.Count(first.stderr.String(), "standing by for another process of the same name") == 2
+	})
+	before := s.handOvers()
+	s.insert("r", 50)
+	s.await("analytics", 54)
+	s.wantDelivered("analytics", "r", 54)
+	if now := s.handOvers(); now != before || now != 4 {
+		t.Errorf("%d claims, and %d later, of two consumers by two processes", before, now)
+	}
+	second.kill()
+	s.insert("r", 10)
+	s.await("analytics", 64)
+	s.wantDelivered("analytics", "r", 64)
+}
+
 // A consumer that only one replica is configured for stays with it, and a
 // paused one counts for nobody.
 func TestReplicasShareWhatBothHave(t *testing.T) {
