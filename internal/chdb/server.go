@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,8 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/docket-exporter/exporter/internal/subprocess"
@@ -27,12 +23,10 @@ const program = "github.com/docket-exporter/exporter/internal/chdb/server"
 // Server is a private ClickHouse. Its methods may be called from several
 // goroutines.
 type Server struct {
+	subprocess.Server
 	dir     string
 	library string
 	port    int
-
-	mu      sync.Mutex
-	process *subprocess.Process // nil while down
 }
 
 // Start builds the server and returns once it answers. Everything it writes is
@@ -42,7 +36,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := subprocess.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -82,23 +76,19 @@ func (s *Server) DSN() string { return "http://" + s.Address() + "/default" }
 // Start runs a server that is down, with the data it had, and returns once it
 // answers.
 func (s *Server) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process != nil {
-		return nil
-	}
-	p, err := subprocess.Start(subprocess.Command{
-		Path: s.program(), Args: []string{s.library, filepath.Join(s.dir, "data"), s.Address()},
-		Env: os.Environ(), Log: s.LogPath(),
+	return s.Up(func() (*subprocess.Process, error) {
+		p, err := subprocess.Start(subprocess.Command{
+			Path: s.program(), Args: []string{s.library, filepath.Join(s.dir, "data"), s.Address()},
+			Env: os.Environ(), Log: s.LogPath(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := s.awaitReady(ctx, p); err != nil {
+			return nil, errors.Join(err, p.Kill())
+		}
+		return p, nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := s.awaitReady(ctx, p); err != nil {
-		return errors.Join(err, p.Kill())
-	}
-	s.process = p
-	return nil
 }
 
 func (s *Server) awaitReady(ctx context.Context, p *subprocess.Process) error {
@@ -161,56 +151,7 @@ func (s *Server) QueryFormat(ctx context.Context, statement, format string) (str
 	return string(text), nil
 }
 
-// PID is the number of the server's process, 0 while it is down.
-func (s *Server) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return 0
-	}
-	return s.process.PID()
-}
-
-// Signal sends sig: SIGSTOP and SIGCONT freeze and thaw the server.
-func (s *Server) Signal(sig syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return os.ErrProcessDone
-	}
-	return s.process.Signal(sig)
-}
-
-// Kill ends the server with SIGKILL.
-func (s *Server) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return nil
-	}
-	p := s.process
-	s.process = nil
-	return p.Kill()
-}
-
 // Stop ends the server and removes its directory. It may be called again.
 func (s *Server) Stop() error {
 	return errors.Join(s.Kill(), os.RemoveAll(s.dir))
-}
-
-// freePort finds a TCP port that nobody listens on, below the range that
-// outgoing connections take theirs from, so that a restart finds it free.
-func freePort() (int, error) {
-	for range 100 {
-		port := 15000 + rand.IntN(17000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("release port %d: %w", port, err)
-		}
-		return port, nil
-	}
-	return 0, errors.New("find a free port on 127.0.0.1: none of 100 tried between 15000 and 31999 is free")
 }

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -22,12 +18,10 @@ import (
 // Server is a private ClickHouse server. Its methods may be called from
 // several goroutines.
 type Server struct {
+	subprocess.Server
 	dir  string
 	path string
 	port int
-
-	mu      sync.Mutex
-	process *subprocess.Process // nil while down
 }
 
 // Find returns the path of the server's program. The error says what to run.
@@ -47,11 +41,11 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := subprocess.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	httpPort, err := freePort()
+	httpPort, err := subprocess.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -81,23 +75,19 @@ func (s *Server) DSN() string { return "clickhouse://" + s.Address() + "/default
 // Start runs a server that is down, with the data it had, and returns once it
 // accepts connections.
 func (s *Server) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process != nil {
-		return nil
-	}
-	p, err := subprocess.Start(subprocess.Command{
-		Path: s.path, Args: []string{"--config-file=" + filepath.Join(s.dir, "config.xml")},
-		Env: append(os.Environ(), "TZ=UTC"), Log: filepath.Join(s.dir, "output.log"),
+	return s.Up(func() (*subprocess.Process, error) {
+		p, err := subprocess.Start(subprocess.Command{
+			Path: s.path, Args: []string{"--config-file=" + filepath.Join(s.dir, "config.xml")},
+			Env: append(os.Environ(), "TZ=UTC"), Log: filepath.Join(s.dir, "output.log"),
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := s.awaitReady(ctx, p); err != nil {
+			return nil, errors.Join(err, p.Kill())
+		}
+		return p, nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := s.awaitReady(ctx, p); err != nil {
-		return errors.Join(err, p.Kill())
-	}
-	s.process = p
-	return nil
 }
 
 func (s *Server) awaitReady(ctx context.Context, p *subprocess.Process) error {
@@ -135,56 +125,7 @@ func (s *Server) Connect() (clickhouse.Conn, error) {
 	return clickhouse.Open(&clickhouse.Options{Addr: []string{s.Address()}})
 }
 
-// PID is the number of the server's process, 0 while it is down.
-func (s *Server) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return 0
-	}
-	return s.process.PID()
-}
-
-// Signal sends sig: SIGSTOP and SIGCONT freeze and thaw the server.
-func (s *Server) Signal(sig syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return os.ErrProcessDone
-	}
-	return s.process.Signal(sig)
-}
-
-// Kill ends the server with SIGKILL.
-func (s *Server) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return nil
-	}
-	p := s.process
-	s.process = nil
-	return p.Kill()
-}
-
 // Stop ends the server and removes its directory. It may be called again.
 func (s *Server) Stop() error {
 	return errors.Join(s.Kill(), os.RemoveAll(s.dir))
-}
-
-// freePort finds a TCP port that nobody listens on, below the range that
-// outgoing connections take theirs from, so that a restart finds it free.
-func freePort() (int, error) {
-	for range 100 {
-		port := 15000 + rand.IntN(17000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("release port %d: %w", port, err)
-		}
-		return port, nil
-	}
-	return 0, errors.New("find a free port on 127.0.0.1: none of 100 tried between 15000 and 31999 is free")
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/docket-exporter/exporter/internal/subprocess"
 )
 
 // Bouncer is a PgBouncer in transaction pooling mode in front of one server.
@@ -82,7 +84,7 @@ func StartBouncer(ctx context.Context, o BouncerOptions) (*Bouncer, error) {
 
 // configure writes pgbouncer.ini and the list of users.
 func (b *Bouncer) configure(o BouncerOptions) error {
-	port, err := freePort()
+	port, err := subprocess.FreePort()
 	if err != nil {
 		return err
 	}

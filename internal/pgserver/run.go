@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/docket-exporter/exporter/internal/subprocess"
 )
 
 // Mode is how a running server is asked to end.
@@ -45,7 +45,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	var err error
 	for range bindAttempts {
 		if first {
-			if c.port, err = freePort(); err != nil {
+			if c.port, err = subprocess.FreePort(); err != nil {
 				return err
 			}
 		}
@@ -214,21 +214,4 @@ func (c *Cluster) Signal(sig syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	return c.server.signal(sig)
-}
-
-// freePort finds a TCP port that nobody listens on, below the range that
-// outgoing connections take theirs from, so that a restart finds it free.
-func freePort() (int, error) {
-	for range 100 {
-		port := 15000 + rand.IntN(17000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("release port %d: %w", port, err)
-		}
-		return port, nil
-	}
-	return 0, errors.New("find a free port on 127.0.0.1: none of 100 tried between 15000 and 31999 is free")
 }

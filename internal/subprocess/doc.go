@@ -1,4 +1,4 @@
-// Package subprocess runs programs beside this process, for `exporter demo` and the
-// soak: their words go into a file, and on Linux they end when this process
-// does, however that happens.
+// Package subprocess runs programs beside this process, for `exporter demo`, the
+// soak and the servers of tests: their words go into a file, and on Linux they
+// end when this process does, however that happens.
 package subprocess
