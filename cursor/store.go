@@ -41,6 +41,10 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	return &Store{pool: pool, renewals: renewals, names: tables(schema), instance: rand.Text(), longTransaction: time.Minute}
 }
 
+// NameIsShared reports whether another process has taken a consumer under the
+// name of this one.
+func (s *Store) NameIsShared() bool { return s.shared.Load() }
+
 // resetReadOnly looks at every error of the database. One that takes no writes may
 // be a standby to which an address led for a while: the pool connects anew.
 func resetReadOnly(pool *pgxpool.Pool, err error) {

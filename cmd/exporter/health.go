@@ -83,3 +83,12 @@ func (h *health) stuck(limit time.Duration) error {
 	}
 	return nil
 }
+
+// remark is what /readyz says besides that the process is ready.
+func (e *engine) remark() string {
+	text := e.missing.remark()
+	if e.store.NameIsShared() {
+		text += "; another process is also called " + e.config.Exporter.Replica + ": give each an EXPORTER_REPLICA of its own"
+	}
+	return text
+}

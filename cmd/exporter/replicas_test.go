@@ -102,6 +102,9 @@ func TestTwoReplicasOfOneName(t *testing.T) {
 	pgtest.Until(t, 20*time.Second, "the first one to say what is wrong with both", func() bool {
 		return strings.Count(first.stderr.String(), "standing by for another process of the same name") == 2
 	})
+	if err := scrape(first.url()+"/readyz", "another process is also called twin"); err != nil {
+		t.Error(err)
+	}
 	before := s.handOvers()
 	s.insert("r", 50)
 	s.await("analytics", 54)

@@ -82,7 +82,7 @@ func run(ctx context.Context, c Config, once bool, log *slog.Logger, p *process)
 	if addr := c.Exporter.listenAddr(once); addr != "" {
 		server := &HTTPServer{
 			Addr: addr, WebConfigFile: c.Exporter.WebConfigFile, Registry: registry,
-			Live: e.live, Ready: e.ready, Remark: e.missing.remark, Status: e.teller(), Log: log,
+			Live: e.live, Ready: e.ready, Remark: e.remark, Status: e.teller(), Log: log,
 		}
 		if err := server.Listen(); err != nil {
 			return err

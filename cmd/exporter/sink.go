@@ -21,7 +21,9 @@ type sink interface {
 func openSink(ctx context.Context, c ConsumerConfig, log *slog.Logger) (sink, error) {
 	switch c.Sink {
 	case SinkFile:
-		return opened(file.Open(c.File.sink(), c.Name))
+		config := c.File.sink()
+		config.Log = log
+		return opened(file.Open(config, c.Name))
 	case SinkClickHouse:
 		return opened(clickhouse.Open(c.ClickHouse.sink(log)))
 	case SinkPubSub:

@@ -19,8 +19,7 @@ func (s *Sink) settle() error {
 			return s.adopt()
 		}
 	}
-	if s.open != nil && !s.open.isUntouched() {
-		s.cfg.Log.Warn("another owner has taken the open segment", "file", s.open.path())
+	if s.open != nil && s.wasTouched() {
 		_ = s.open.file.Close()
 		s.open = nil
 		return s.adopt()
@@ -35,6 +34,19 @@ func (s *Sink) settle() error {
 		return s.lookAround()
 	}
 	return nil
+}
+
+// wasTouched reports whether somebody has done something to the open segment, and
+// logs what.
+func (s *Sink) wasTouched() bool {
+	what, gone := s.open.touched()
+	switch {
+	case gone && s.open.size > 0:
+		s.cfg.Log.Error(what, "file", s.open.path(), "then", "exporter reconcile --consumer "+s.consumer+" says which, and --repair sends them again")
+	case what != "":
+		s.cfg.Log.Warn(what, "file", s.open.path())
+	}
+	return what != ""
 }
 
 // isFull reports whether the open segment takes no further batch. It is asked
@@ -101,13 +113,14 @@ func (s *Sink) create(firstID int64) error {
 // finishAll is for the end. An unaccepted batch keeps its whole lines: it may
 // have ended because our lease did, and then a new owner may count on them.
 func (s *Sink) finishAll() error {
-	switch {
-	case s.broken != nil && s.broken.isOurs():
-		return repair(s.cfg.Dir, s.broken.name, s.cfg.Log)
-	case s.open != nil && s.open.isOurs():
+	if s.open != nil && !s.wasTouched() {
 		return s.open.finish()
-	case s.open != nil:
-		return s.open.file.Close()
+	}
+	if s.open != nil {
+		s.abandon()
+	}
+	if s.broken != nil && s.broken.isOurs() {
+		return repair(s.cfg.Dir, s.broken.name, s.cfg.Log)
 	}
 	return nil
 }

@@ -48,10 +48,25 @@ func (s *segment) isOurs() bool {
 	return err == nil && os.SameFile(info, s.info)
 }
 
-// isUntouched reports whether the file is ours and as long as we left it.
-func (s *segment) isUntouched() bool {
+// touched says in words what somebody has done to the file since our last write;
+// empty when it is ours and as long as we left it. gone says that accepted lines
+// may be lost with it.
+func (s *segment) touched() (what string, gone bool) {
 	info, err := os.Lstat(s.path())
-	return err == nil && os.SameFile(info, s.info) && info.Size() == s.size
+	if err == nil && os.SameFile(info, s.info) {
+		switch {
+		case info.Size() < s.size:
+			return fmt.Sprintf("somebody has cut the open segment from %d to %d bytes: accepted events are gone", s.size, info.Size()), true
+		case info.Size() > s.size:
+			return "somebody else has written to the open segment; its whole lines stay", false
+		}
+		return "", false
+	}
+	if info, err := os.Lstat(filepath.Join(s.dir, s.name.finished())); err == nil && os.SameFile(info, s.info) {
+		return "another owner has taken the open segment", false
+	}
+	return fmt.Sprintf("somebody has taken the open segment away: %d bytes of accepted events are gone, "+
+		"unless another owner had finished it and it was read", s.size), true
 }
 
 // finish gives the segment, whose content is fsynced, to the reader. On an

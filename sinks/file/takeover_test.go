@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -249,4 +250,60 @@ func TestTakenAndGivenBack(t *testing.T) {
 	}
 	deliver(t, s, b)
 	expectOnce(t, dir, "feed", sinktest.Batch(1, 1, 1), b)
+}
+
+// TestOpenSegmentIsTouched does to the open segment what somebody may do, and
+// wants it said, loudest where accepted events are gone.
+func TestOpenSegmentIsTouched(t *testing.T) {
+	b1, b2 := sinktest.Batch(1, 2, 5), sinktest.Batch(2, 2, 5)
+	for what, x := range map[string]struct {
+		do   func(path string) error
+		want string
+		gone bool
+	}{
+		"nothing":        {func(string) error { return nil }, "", false},
+		"removed":        {os.Remove, "level=ERROR msg=\"somebody has taken the open segment away", true},
+		"cut":            {func(path string) error { return os.Truncate(path, 100) }, "level=ERROR msg=\"somebody has cut the open segment", true},
+		"appended to":    {func(path string) error { return appendTo(path, "junk") }, "level=WARN msg=\"somebody else has written", false},
+		"another's file": {func(path string) error { return errors.Join(os.Remove(path), appendTo(path, "junk\n")) }, "level=ERROR msg=\"somebody has taken", true},
+		"finished":       {func(path string) error { return os.Rename(path, strings.TrimSuffix(path, openSuffix)) }, "level=WARN msg=\"another owner has taken", false},
+	} {
+		for _, end := range []string{"deliver", "close"} {
+			dir := t.TempDir()
+			var log bytes.Buffer
+			s := open(t, Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, "feed")
+			deliver(t, s, b1)
+			if err := x.do(s.open.path()); err != nil {
+				t.Fatal(err)
+			}
+			if end == "deliver" {
+				deliver(t, s, b2)
+			} else if err := s.Close(); err != nil {
+				t.Errorf("%s: close: %v", what, err)
+			}
+			said := log.String()
+			if !strings.Contains(said, x.want) || x.want == "" && strings.Contains(said, "somebody") {
+				t.Errorf("%s, then %s: the log says %q", what, end, said)
+			}
+			if loud := strings.Contains(said, "reconcile --consumer feed"); loud != x.gone {
+				t.Errorf("%s, then %s: told that events are gone: %v", what, end, loud)
+			}
+			switch {
+			case x.gone:
+			case end == "deliver":
+				expectOnce(t, dir, "feed", b1, b2)
+			default:
+				expectOnce(t, dir, "feed", b1)
+			}
+		}
+	}
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
