@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,9 +21,11 @@ needs the consumer's variables, as run does, and works beside a running exporter
 
 Compared are the events that the consumer has done and that its filter keeps,
 from where it was created, or --from, up to its position, or --to. What cursor
-set has left out is compared with --from only. Not missing are events that a dead letter keeps or a person has given up. An
-event of the sink that the source lacks is extra only where Docket cannot have
-deleted it. docs/reconcile.md goes through an example.
+set has left out is compared with --from only. Not missing are events that a
+dead letter keeps or a person has given up. An event of the sink that the source
+lacks is extra only where Docket cannot have deleted it. Files count under every
+name that the consumer and its backfills have had. docs/reconcile.md goes through
+an example.
 
 Finished runs are also looked at in the source: their events must be numbered
 from 1 without a gap, up to the checkpoint with which the run ended.
@@ -138,12 +139,18 @@ type reconciliation struct {
 	config   Config
 	consumer ConsumerConfig
 	status   cursor.Status
+	names    namesUsed // of files
 	judged   exporter.Ranges
+	limit    int64 // what lies above it is not compared
+	aboveTo  bool  // limit is that of --to, not of the position
 }
 
 func (j *reconciliation) run(ctx context.Context) (err error) {
-	if j.judged, err = j.span(ctx); err != nil {
+	if err := j.span(ctx); err != nil {
 		return err
+	}
+	if len(j.judged) == 0 {
+		return j.report(nil, &reconcile.Result{}, located{}).print(j.p, j.asJSON)
 	}
 	letters, err := j.letters(ctx)
 	if err != nil {
@@ -184,8 +191,12 @@ func (j *reconciliation) run(ctx context.Context) (err error) {
 	if err != nil {
 		return explainDatabase(err)
 	}
-	report := j.report(copies, &result)
-	if report.AbovePosition, err = copies.Above(ctx, j.status.Position.High); err != nil {
+	places, err := j.locate(ctx, copies, job.Source, &result)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	report := j.report(copies, &result, places)
+	if err := j.countOutside(ctx, copies, report); err != nil {
 		return err
 	}
 	if err := j.remarkLosses(ctx, report); err != nil {
@@ -216,43 +227,6 @@ func (j *reconciliation) remarkLosses(ctx context.Context, report *reconcileRepo
 	return nil
 }
 
-// span returns the ids to compare.
-func (j *reconciliation) span(ctx context.Context) (exporter.Ranges, error) {
-	from, to := exporter.Position{High: math.MinInt64}, j.status.Position
-	leftOut, err := j.store.LeftOut(ctx, j.status.UID)
-	if err != nil {
-		return nil, err
-	}
-	if j.from != "" {
-		leftOut = nil
-		if from, err = j.place(ctx, j.from); err != nil {
-			return nil, err
-		}
-	}
-	if j.to != "" {
-		at, err := j.place(ctx, j.to)
-		if err != nil {
-			return nil, err
-		}
-		to = both(to, at)
-	}
-	return to.Minus(from).Minus(leftOut), nil
-}
-
-// both is what is done in two positions.
-func both(a, b exporter.Position) exporter.Position {
-	p := exporter.Position{High: min(a.High, b.High)}
-	return p.Reopen(a.Holes.Union(b.Holes))
-}
-
-func (j *reconciliation) place(ctx context.Context, text string) (exporter.Position, error) {
-	place, err := parsePlace(text)
-	if err != nil {
-		return exporter.Position{}, err
-	}
-	return findPlace(ctx, j.docket, j.config.Database, place)
-}
-
 // letters returns the events that dead letters explain.
 func (j *reconciliation) letters(ctx context.Context) (map[int64]bool, error) {
 	list, err := j.store.DeadLetters(ctx, cursor.Letters{
@@ -277,7 +251,7 @@ func (j *reconciliation) horizon(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	since := time.Now().Add(reconcile.Slack(retention) - retention)
-	at, err := j.place(ctx, "time:"+since.UTC().Format(time.RFC3339))
+	at, err := j.place(ctx, "RETENTION_EVENTS", "time:"+since.UTC().Format(time.RFC3339))
 	return at.High + 1, err
 }
 

@@ -265,20 +265,61 @@ func TestReconcileTellsWhatItDoesNotJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(string(text), "\n")
-	above := strings.Replace(lines[4], `"event_id":5,`, `"event_id":500,`, 1)
+	invented := strings.Replace(lines[4], `"event_id":5,`, `"event_id":500,`, 1)
+	key := func(id int64) string { return exporter.Identity{RunID: "r", Seq: 5, EventID: id}.Key() }
+	above := strings.Replace(invented, key(5), key(500), 1)
 	lines = slices.Insert(lines, 2, "by hand\n")
 	if err := os.Chmod(files[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(files[0], []byte(strings.Join(lines, "")+above), 0o600); err != nil {
+	if err := os.WriteFile(files[0], []byte(strings.Join(lines, "")+above+invented+"{}\nno newline"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	pgtest.Exec(t, s.pool, `INSERT INTO docket_export.losses (consumer_uid, consumer, batch, kind, first_id, last_id, events, certain, runs, reason)
 		SELECT uid, name, 1, 'pruned', 2, 3, 2, false, '[]', 'test' FROM docket_export.consumers`)
-	if r := s.reconcile(exitOK); r.Foreign != 1 || r.AbovePosition != 1 || r.Verdict != verdictClean {
-		t.Errorf("report %+v", r)
+	for _, args := range [][]string{nil, {"--identities"}} {
+		if r := s.reconcile(exitOK, args...); r.Foreign != 4 || r.AbovePosition != 1 || r.Outside != 0 || r.Verdict != verdictClean {
+			t.Errorf("%v: report %+v", args, r)
+		}
 	}
+	base := filepath.Base(files[0])
 	command(t, s.env, "reconcile", "--consumer", "analytics").want(t, exitOK,
-		"analytics is clean, but for 1 line that is no event", filepath.Base(files[0])+" line 3",
+		"analytics is clean, but for 4 lines that are no events", base+" line 3, "+base+" line 8, "+base+" line 9, "+base+" line 10\n",
 		"not judged: 1 copy of events above the position", "1 loss is recorded within these ids, 1 not accepted yet")
+	r := s.reconcile(exitOK, "--to", "id:5")
+	if r.AboveTo != 2 || r.AbovePosition != 0 || r.Copies != 4 {
+		t.Errorf("report up to 4: %+v", r)
+	}
+	command(t, s.env, "reconcile", "--consumer", "analytics", "--to", "id:5").want(t, exitOK, "not judged: 2 copies of events above --to\n")
+}
+
+// A line of an id that the source has not, in a run that it has not, is an event
+// that was deleted only with the key of its identity. A last event that has lost
+// its newline is missing, and its line named.
+func TestReconcileNamesInventedLines(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("gone", 2)
+	s.insert("r", 3)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `DELETE FROM docket_events WHERE run_id = 'gone'`)
+	pgtest.Exec(t, s.pool, `DELETE FROM docket_runs WHERE run_id = 'gone'`)
+	s.editLines(func(id int64, line string) []string {
+		switch id {
+		case 2:
+			return []string{line, strings.Replace(line, `"seq":2`, `"seq":9`, 1)}
+		case 5:
+			return []string{strings.TrimSuffix(line, "\n")}
+		}
+		return []string{line}
+	})
+	base := filepath.Base(s.files()[0])
+	for _, args := range [][]string{nil, {"--identities"}} {
+		r := s.reconcile(exitPerson, args...)
+		s.wantTold(r, "missing r/3")
+		if r.Foreign != 2 || r.Unjudged != 2 || len(r.Remarks) != 1 ||
+			!strings.Contains(r.Remarks[0], base+" line 3") || !strings.Contains(r.Remarks[0], base+" line 6") {
+			t.Errorf("%v: report %+v", args, r)
+		}
+	}
 }

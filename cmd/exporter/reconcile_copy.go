@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/reconcile"
 	"github.com/docket-exporter/exporter/sinks/clickhouse"
 	"github.com/docket-exporter/exporter/sinks/file"
@@ -13,7 +13,7 @@ import (
 // readable is an open sink that is read.
 type readable interface {
 	reconcile.Copy
-	Above(ctx context.Context, id int64) (int64, error)
+	Count(ctx context.Context, ids exporter.Ranges) (int64, error)
 	Close() error
 }
 
@@ -21,11 +21,14 @@ type readable interface {
 func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	content := !j.identities
 	if j.consumer.Sink == SinkFile {
-		names, err := j.fileNames(ctx)
+		changes, err := j.store.NameChanges(ctx)
 		if err != nil {
 			return nil, err
 		}
-		r, err := file.OpenReader(j.consumer.File.sink(), names, content)
+		if j.names, err = namesOf(j.consumer.Name, j.status.UID, changes); err != nil {
+			return nil, err
+		}
+		r, err := file.OpenReader(j.consumer.File.sink(), j.names.own, content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", j.consumer.sinkVariables(), err)
 		}
@@ -38,59 +41,35 @@ func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	return r, nil
 }
 
-// fileNames are the names under which files of the consumer are written: its own,
-// and those of its backfills.
-func (j *reconciliation) fileNames(ctx context.Context) ([]string, error) {
-	names := []string{j.consumer.Name}
-	backfills, err := j.store.Backfills(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range backfills {
-		spec, err := specOf(&backfills[i])
-		if err != nil {
-			return nil, err
-		}
-		if spec.Consumer == j.consumer.Name {
-			names = append(names, backfills[i].Name)
-		}
-	}
-	return names, nil
-}
-
-// foreign is how many lines of a sink are no events.
-func foreign(copies readable) int64 {
-	if r, ok := copies.(*file.Reader); ok {
-		return r.Foreign()
-	}
-	return 0
-}
-
-// places names the first lines that are no events.
-func places(r *file.Reader) string {
-	var texts []string
-	for _, at := range r.ForeignAt() {
-		texts = append(texts, fmt.Sprintf("%s line %d", oneLine(at.File), at.Line))
-	}
-	if r.Foreign() > int64(len(texts)) {
-		texts = append(texts, "…")
-	}
-	return strings.Join(texts, ", ")
-}
-
 // remarks says what a sink's digests leave out.
-func remarks(copies readable) (remarks []string) {
+func (j *reconciliation) remarks(copies readable, places located) (remarks []string) {
 	switch r := copies.(type) {
 	case *file.Reader:
-		if r.Foreign() > 0 {
-			remarks = append(remarks, plural(r.Foreign(), "line")+" of the files that are no events: "+places(r))
+		if n := r.Foreign() + places.invented; n > 0 {
+			remarks = append(remarks, plural(n, "line")+" of the files that are no events: "+places.foreignText(r))
 		}
 		if r.Files() == 0 {
 			remarks = append(remarks, "there are no files; segments that were taken away cannot be compared")
 		}
+		remarks = append(remarks, j.names.remarks(r)...)
 	case *clickhouse.Reader:
 		for _, column := range r.Leaves() {
 			remarks = append(remarks, fmt.Sprintf("column %s is not compared: its type keeps no text", column))
+		}
+	}
+	return remarks
+}
+
+// remarks names the files that are there of names which other consumers have had.
+func (n *namesUsed) remarks(r *file.Reader) (remarks []string) {
+	for _, name := range n.taken {
+		if r.HasFilesOf(name) {
+			remarks = append(remarks, fmt.Sprintf("files %s-… are left out: another consumer has that name now, or has had it since", name))
+		}
+	}
+	for _, name := range n.mixed {
+		if r.HasFilesOf(name) {
+			remarks = append(remarks, fmt.Sprintf("files %s-… count, though another consumer has had that name before and may have written some of them", name))
 		}
 	}
 	return remarks

@@ -8,6 +8,7 @@ import (
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/reconcile"
+	"github.com/docket-exporter/exporter/sinks/file"
 )
 
 // Verdicts on a whole comparison.
@@ -15,6 +16,7 @@ const (
 	verdictClean   = "clean"
 	verdictDiffers = "different"
 	verdictUnknown = "unknown"
+	verdictEmpty   = "empty" // nothing to compare
 )
 
 // reconcileReport is what `reconcile` says; its JSON form is an interface for
@@ -39,7 +41,9 @@ type reconcileReport struct {
 	Duplicates    int64 `json:"duplicates"`
 	Unjudged      int64 `json:"not_judged"`
 	OutsideFilter int64 `json:"outside_filter"`
-	AbovePosition int64 `json:"above_position"` // copies
+	AbovePosition int64 `json:"above_position"` // copies; 0 where --to is below it
+	AboveTo       int64 `json:"above_to"`       // copies, where it is below the position
+	Outside       int64 `json:"outside"`        // copies of events outside of the ids compared, and not above them
 	Foreign       int64 `json:"foreign_lines"`  // of files, that are no events
 
 	RunsWhole    int64 `json:"runs_whole"`
@@ -47,7 +51,8 @@ type reconcileReport struct {
 	RunsUnjudged int64 `json:"runs_not_judged"`
 	RunsBroken   int64 `json:"runs_broken"`
 
-	Runs    []runReport `json:"runs"` // those that are not complete
+	Runs    []runReport `json:"runs"`             // those that are not complete
+	Places  []copyPlace `json:"places,omitempty"` // the first hundred copies that differ or are extra
 	Refused []refusal   `json:"refused,omitempty"`
 	Remarks []string    `json:"remarks,omitempty"`
 	clean   bool
@@ -82,13 +87,16 @@ type refusal struct {
 	Reason string `json:"reason"`
 }
 
-func (j *reconciliation) report(copies readable, r *reconcile.Result) *reconcileReport {
+func (j *reconciliation) report(copies readable, r *reconcile.Result, places located) *reconcileReport {
 	out := &reconcileReport{
 		Consumer: j.consumer.Name, Sink: j.consumer.Sink, Position: j.status.Position.String(), Content: !j.identities, Verdict: verdictClean,
 		Events: r.Events, Missing: r.Missing, Repaired: r.Repaired, Differing: r.Differing, Extra: r.Extra, DeadLetters: r.DeadLetters,
 		Undecodable: r.Undecodable, Filtered: r.Filtered, Copies: r.Copies, Duplicates: r.Duplicates, Unjudged: r.Unjudged,
 		OutsideFilter: r.OutsideFilter, RunsWhole: r.RunsWhole, RunsOpen: r.RunsOpen, RunsUnjudged: r.RunsUnjudged, RunsBroken: r.RunsBroken,
-		Runs: runReports(r), Remarks: remarks(copies), Foreign: foreign(copies), clean: r.Clean(),
+		Runs: runReports(r), Places: places.copies, Remarks: j.remarks(copies, places), Foreign: places.invented, clean: r.Clean(),
+	}
+	if f, ok := copies.(*file.Reader); ok {
+		out.Foreign += f.Foreign()
 	}
 	switch len(j.judged) {
 	case 0:
@@ -97,8 +105,11 @@ func (j *reconciliation) report(copies readable, r *reconcile.Result) *reconcile
 	default:
 		out.IDs = spanOf(j.judged)
 	}
-	if !out.clean {
+	switch {
+	case !out.clean:
 		out.Verdict = verdictDiffers
+	case out.Events == 0 && out.Copies == 0:
+		out.Verdict = verdictEmpty
 	}
 	for _, x := range r.Refused {
 		out.Refused = append(out.Refused, refusal{x.RunID, eventPlace{x.Seq, x.EventID}, x.Reason})
@@ -234,6 +245,12 @@ func (r *reconcileReport) text(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for i := range r.Places {
+		fmt.Fprintln(w, r.Places[i].String())
+	}
+	if len(r.Places) == mostLocated {
+		fmt.Fprintf(w, "these are the first %d copies that differ or are extra\n", mostLocated)
+	}
 	for i, x := range r.Refused {
 		if i == mostPrinted {
 			break
@@ -243,11 +260,14 @@ func (r *reconcileReport) text(w io.Writer) error {
 	for _, line := range r.lines() {
 		fmt.Fprintln(w, line)
 	}
-	verdict := r.Verdict
+	verdict := "is " + r.Verdict
+	if r.Verdict == verdictEmpty {
+		verdict = "has nothing to compare"
+	}
 	if r.clean && r.Foreign > 0 {
 		verdict += fmt.Sprintf(", but for %s", plural2(r.Foreign, "line that is no event", "lines that are no events"))
 	}
-	_, err := fmt.Fprintf(w, "%s is %s\n", r.Consumer, verdict)
+	_, err := fmt.Fprintf(w, "%s %s\n", r.Consumer, verdict)
 	return err
 }
 
@@ -258,7 +278,7 @@ func (r *reconcileReport) lines() []string {
 		what = "identities"
 	}
 	if r.IDs == "" {
-		return []string{"nothing to compare: " + r.Consumer + " has done nothing in that range"}
+		return []string{r.Consumer + " has delivered nothing yet"}
 	}
 	lines := []string{fmt.Sprintf("compared the %s of %s, ids %s, with %s in the sink: %d missing, %d with another content, %d extra",
 		what, plural(r.Events, "event"), r.IDs, plural2(r.Copies, "copy", "copies"), r.Missing, r.Differing, r.Extra)}
@@ -269,9 +289,11 @@ func (r *reconcileReport) lines() []string {
 	}
 	add(r.Repaired, "sent again, and there now: %d of the missing ones", r.Repaired)
 	add(r.DeadLetters, "%s: kept as dead letters or given up by a person, not missing", plural(r.DeadLetters, "event"))
-	add(r.Duplicates, "%s delivered more than once", plural2(r.Duplicates, "copy was", "copies were"))
+	add(r.Duplicates, "%s: their events are there more than once", plural2(r.Duplicates, "surplus copy", "surplus copies"))
 	add(r.Unjudged, "not judged: %s of events that the source no longer has", plural2(r.Unjudged, "copy", "copies"))
 	add(r.AbovePosition, "not judged: %s of events above the position", plural2(r.AbovePosition, "copy", "copies"))
+	add(r.AboveTo, "not judged: %s of events above --to", plural2(r.AboveTo, "copy", "copies"))
+	add(r.Outside, "not judged: %s of events outside of these ids", plural2(r.Outside, "copy", "copies"))
 	add(r.OutsideFilter, "not judged: %s of events that the filter leaves out now", plural2(r.OutsideFilter, "copy", "copies"))
 	runs := fmt.Sprintf("runs in the source: %d finished and whole, %d not finished, %d broken", r.RunsWhole, r.RunsOpen, r.RunsBroken)
 	if r.RunsUnjudged > 0 {

@@ -89,7 +89,7 @@ func TestReconcileClickHouse(t *testing.T) {
 	changed := "differs " + s.eventAt(777)
 	r := s.reconcile(exitPerson)
 	s.wantTold(r, append(missing, changed)...)
-	if r.Missing != 3 || r.Differing != 1 || r.Extra != 0 || r.Verdict != verdictDiffers {
+	if r.Missing != 3 || r.Differing != 1 || r.Extra != 0 || r.Verdict != verdictDiffers || len(r.Places) != 1 || r.Places[0].Field != "payload" {
 		t.Errorf("report %+v", r)
 	}
 	s.wantTold(s.reconcile(exitPerson, "--identities"), missing...)

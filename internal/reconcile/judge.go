@@ -20,7 +20,8 @@ type (
 	}
 	copied struct {
 		exporter.Identity
-		digest uint64
+		digest  uint64
+		genuine bool
 	}
 )
 
@@ -136,9 +137,9 @@ func (w *work) addRuns(ctx context.Context, found map[int64]original, digest fun
 
 func (w *work) copies(ctx context.Context, ids exporter.Range) (map[int64][]copied, error) {
 	found := map[int64][]copied{}
-	return found, w.Copy.Rows(ctx, ids, func(id exporter.Identity, digest uint64) error {
+	return found, w.Copy.Rows(ctx, ids, func(id exporter.Identity, digest uint64, genuine bool) error {
 		if w.judged(id.EventID) {
-			found[id.EventID] = append(found[id.EventID], copied{id, digest})
+			found[id.EventID] = append(found[id.EventID], copied{id, digest, genuine})
 		}
 		return nil
 	})
@@ -167,7 +168,7 @@ func (w *work) judgeStrangers(ctx context.Context, strangers map[int64][]copied)
 		copies := strangers[id]
 		state, exists := states[copies[0].RunID]
 		if !exists || !w.young(&state) || state.Events == 0 || id < state.FirstID {
-			w.result.Unjudged += int64(len(copies))
+			w.passOver(copies)
 			continue
 		}
 		for _, c := range copies {
@@ -176,6 +177,20 @@ func (w *work) judgeStrangers(ctx context.Context, strangers map[int64][]copied)
 		}
 	}
 	return nil
+}
+
+// passOver counts copies of which the source cannot tell whether they are right.
+func (w *work) passOver(copies []copied) {
+	for _, c := range copies {
+		if c.genuine {
+			w.result.Unjudged++
+			continue
+		}
+		w.result.Invented++
+		if len(w.result.Inventions) < mostInventions {
+			w.result.Inventions = append(w.result.Inventions, c.Identity)
+		}
+	}
 }
 
 // young reports whether nothing of a run can have been pruned. Docket takes the

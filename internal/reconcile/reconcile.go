@@ -95,7 +95,7 @@ func (w *work) judged(id int64) bool {
 func (w *work) sumUp(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	spans := make(chan exporter.Range)
-	g.Go(func() error { return w.Copy.Sum(ctx, w.hull(), shift, w.sink.add) })
+	g.Go(func() error { return w.Copy.Sum(ctx, w.Judged, shift, w.sink.add) })
 	g.Go(func() error {
 		defer close(spans)
 		return w.feed(ctx, spans)

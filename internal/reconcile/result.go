@@ -14,6 +14,7 @@ const (
 	Extra      = "extra"       // the sink has it, and the source never had
 	DeadLetter = "dead_letter" // not in the sink: it is kept for a person, or one has given it up
 	Repaired   = "repaired"    // was missing, was sent again, and is there
+	Invented   = "invented"    // the source has not its event, and its key is not that of its identity
 	Broken     = "broken"      // of a run: its rows in the source are not whole
 )
 
@@ -46,6 +47,7 @@ type Result struct {
 	Duplicates  int64 // copies after an event's first
 
 	Unjudged      int64 // copies whose events the source no longer has: pruned, or their run was deleted
+	Invented      int64 // copies whose events the source has not, with a key that is not that of their identity
 	OutsideFilter int64 // copies of events that the filter leaves out now
 	Undecodable   int64 // events that no sink can be given
 
@@ -54,10 +56,11 @@ type Result struct {
 	RunsUnjudged int64 // finished so long ago that Docket may have pruned some of their events
 	RunsBroken   int64
 
-	Findings []Finding
-	Broken   []BrokenRun
-	Refused  []Refusal // why missing events could not be repaired
-	Windows  int       // that were looked at again
+	Findings   []Finding
+	Broken     []BrokenRun
+	Inventions []exporter.Identity // the first hundred of Invented
+	Refused    []Refusal           // why missing events could not be repaired
+	Windows    int                 // that were looked at again
 }
 
 // Refusal is a missing event that the sink did not take, or that was left out.

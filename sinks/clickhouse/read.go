@@ -67,6 +67,7 @@ func openReader(ctx context.Context, sink *Sink, content bool) (*Reader, error) 
 			r.left = append(r.left, c.name)
 			continue
 		}
+		x.column = c.name
 		if f.run {
 			r.runTexts = append(r.runTexts, x)
 			continue
@@ -134,40 +135,57 @@ func hashOf(texts []expression) string {
 	return "cityHash64(" + strings.Join(parts, ", ") + ")"
 }
 
+// mostRanges bounds the ranges in one statement.
+const mostRanges = 500
+
 // Sum adds up the rows within ids by windows of 2^shift ids: how many there
 // are, and the sum of their digests. A row that is there twice counts twice.
-func (r *Reader) Sum(ctx context.Context, ids exporter.Range, shift uint, add func(window, rows int64, sum uint64)) error {
+func (r *Reader) Sum(ctx context.Context, ids exporter.Ranges, shift uint, add func(window, rows int64, sum uint64)) error {
+	for some := range slices.Chunk(ids, mostRanges) {
+		if err := r.sum(ctx, some, shift, add); err != nil {
+			return fmt.Errorf("sum up table %s: %w", r.table, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) sum(ctx context.Context, ids exporter.Ranges, shift uint, add func(window, rows int64, sum uint64)) error {
 	rows, err := r.conn.Query(ctx, fmt.Sprintf("SELECT bitShiftRight(%s, %d) AS w, toInt64(count()), sum(%s) FROM %s WHERE %s GROUP BY w",
 		r.id, shift, r.digest, r.table, r.within(ids)))
 	if err != nil {
-		return fmt.Errorf("sum up table %s: %w", r.table, err)
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var window, n int64
 		var sum uint64
 		if err := rows.Scan(&window, &n, &sum); err != nil {
-			return fmt.Errorf("sum up table %s: %w", r.table, err)
+			return err
 		}
 		add(window, n, sum)
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("sum up table %s: %w", r.table, err)
-	}
-	return nil
+	return rows.Err()
 }
 
-// Above returns how many rows are of events with ids above id.
-func (r *Reader) Above(ctx context.Context, id int64) (n int64, err error) {
-	err = r.conn.QueryRow(ctx, fmt.Sprintf("SELECT toInt64(count()) FROM %s WHERE %s > %d", r.table, r.where, id)).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count rows of table %s: %w", r.table, err)
+// Count returns how many rows are of events within ids.
+func (r *Reader) Count(ctx context.Context, ids exporter.Ranges) (n int64, err error) {
+	for some := range slices.Chunk(ids, mostRanges) {
+		var more int64
+		err := r.conn.QueryRow(ctx, fmt.Sprintf("SELECT toInt64(count()) FROM %s WHERE %s", r.table, r.within(some))).Scan(&more)
+		if err != nil {
+			return 0, fmt.Errorf("count rows of table %s: %w", r.table, err)
+		}
+		n += more
 	}
 	return n, nil
 }
 
-func (r *Reader) within(ids exporter.Range) string {
-	return fmt.Sprintf("%s BETWEEN %d AND %d", r.where, ids.Lo, ids.Hi)
+func (r *Reader) within(ids exporter.Ranges) string {
+	texts := make([]string, len(ids))
+	for i, x := range ids {
+		texts[i] = fmt.Sprintf("%s BETWEEN %d AND %d", r.where, x.Lo, x.Hi)
+	}
+	return strings.Join(texts, " OR ")
 }
 
 // copyOf is a row of an event.
@@ -178,8 +196,9 @@ type copyOf struct {
 
 // Rows calls visit for each row within ids. Where the engine keeps one row for
 // a key and the rows of an event differ, only the one that stays is visited.
-func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(exporter.Identity, uint64) error) error {
-	all, err := r.rows(ctx, "", r.within(ids))
+// Every row is taken for genuine.
+func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(id exporter.Identity, digest uint64, genuine bool) error) error {
+	all, err := r.rows(ctx, "", r.within(exporter.Ranges{ids}))
 	if err != nil {
 		return err
 	}
@@ -187,7 +206,7 @@ func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(export
 		return err
 	}
 	for i := range all {
-		if err := visit(all[i].Identity, all[i].digest); err != nil {
+		if err := visit(all[i].Identity, all[i].digest, true); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,9 @@ import (
 // expression is a column as one text, computed by the server and by us. An
 // absent value is a text that no event has.
 type expression struct {
-	sql  string
-	text func(dst []byte, e *exporter.Event) []byte
+	column string
+	sql    string
+	text   func(dst []byte, e *exporter.Event) []byte
 }
 
 // absent stands for NULL: PostgreSQL's texts hold no zero byte.

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 
@@ -62,14 +63,31 @@ func compareDigests(t *testing.T, r *Reader, events []exporter.Event) {
 	}
 	all := exporter.Range{Lo: 1, Hi: 1 << 40}
 	rows, total := int64(0), uint64(0)
-	if err := r.Sum(t.Context(), all, 12, func(_, n int64, sum uint64) { rows, total = rows+n, total+sum }); err != nil {
+	if err := r.Sum(t.Context(), exporter.Ranges{all}, 12, func(_, n int64, sum uint64) { rows, total = rows+n, total+sum }); err != nil {
 		t.Fatal(err)
 	}
 	if rows != int64(len(events)) || total != sum {
 		t.Errorf("%d rows with the sum %x, want %d with %x", rows, total, len(events), sum)
 	}
+	var some exporter.Ranges
+	for _, id := range slices.Sorted(maps.Keys(ids(events))) {
+		some = append(some, exporter.Range{Lo: id, Hi: id})
+	}
+	if n, err := r.Count(t.Context(), some); err != nil || n != int64(len(events)) {
+		t.Errorf("%d rows of the %d events, %v", n, len(events), err)
+	}
+	if n, err := r.Count(t.Context(), exporter.Ranges{all}.Minus(some)); err != nil || n != 0 {
+		t.Errorf("%d rows of other events, %v", n, err)
+	}
+	changed := events[3]
+	changed.Step++
+	for want, e := range map[string]*exporter.Event{"": &events[3], "step": &changed} {
+		if column, err := r.Difference(t.Context(), e); err != nil || column != want && len(r.texts) > 3 {
+			t.Errorf("the first column that differs is %q, want %q, %v", column, want, err)
+		}
+	}
 	seen := 0
-	err := r.Rows(t.Context(), all, func(id exporter.Identity, digest uint64) error {
+	err := r.Rows(t.Context(), all, func(id exporter.Identity, digest uint64, _ bool) error {
 		if seen++; want[id] != digest {
 			t.Errorf("%v has the digest %x, want %x", id, digest, want[id])
 		}
@@ -78,9 +96,17 @@ func compareDigests(t *testing.T, r *Reader, events []exporter.Event) {
 	if err != nil || seen != len(events) {
 		t.Errorf("%d rows, %v", seen, err)
 	}
-	if err := r.Rows(t.Context(), exporter.Range{Lo: 1, Hi: 2}, func(exporter.Identity, uint64) error { return context.Canceled }); err != nil {
+	if err := r.Rows(t.Context(), exporter.Range{Lo: 1, Hi: 2}, func(exporter.Identity, uint64, bool) error { return context.Canceled }); err != nil {
 		t.Errorf("rows outside of the range: %v", err)
 	}
+}
+
+func ids(events []exporter.Event) map[int64]bool {
+	ids := map[int64]bool{}
+	for i := range events {
+		ids[events[i].ID] = true
+	}
+	return ids
 }
 
 // Of two rows of an event that differ, the one that stays counts.
@@ -97,7 +123,7 @@ func TestReaderSettlesCopies(t *testing.T) {
 	deliver(t, sink, exporter.Batch{UID: "settled", Number: 2, Events: events})
 	r := openToRead(t, cfg, true)
 	digest, copies := whole(r.Digester()), map[exporter.Identity]int{}
-	err := r.Rows(t.Context(), exporter.Range{Lo: 1, Hi: 1 << 40}, func(id exporter.Identity, d uint64) error {
+	err := r.Rows(t.Context(), exporter.Range{Lo: 1, Hi: 1 << 40}, func(id exporter.Identity, d uint64, _ bool) error {
 		copies[id]++
 		for i := range events {
 			if events[i].Identity() == id && digest(&events[i]) != d {

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
-	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -19,11 +18,14 @@ import (
 )
 
 // Reader reads what the files of a consumer and of its backfills hold, to compare
-// it with the source: finished and open segments and the finished files of replays, up to the last
-// whole line. It writes nothing, and may work beside the owner.
+// it with the source: finished and open segments and the finished files of
+// replays. What follows the last whole line of an open segment is being written;
+// in a finished file it is a line that is no event. It writes nothing, and may
+// work beside the owner.
 //
 // Events are told by a digest over their line or, without content, over their
-// idempotency key.
+// idempotency key. A line of which no digest is compared is an event when its
+// key is that of its identity.
 type Reader struct {
 	dir     string
 	names   []string // of the consumer, and of its backfills
@@ -31,15 +33,10 @@ type Reader struct {
 	seed    maphash.Seed
 
 	known   map[string]bool // names of indexed files, as they are when finished
+	ids     exporter.Ranges // of which digests are compared
 	chunks  []chunk
 	foreign int64   // lines that are no events
 	strange []Place // the first of them
-}
-
-// Place is a line of a file.
-type Place struct {
-	File string // within the directory
-	Line int64  // from 1
 }
 
 // mostPlaces is how many lines that are no events are located.
@@ -51,6 +48,8 @@ type chunk struct {
 	file   string
 	offset int64
 	size   int
+	line   int64 // number of its first one
+	events int64
 	ids    exporter.Range
 }
 
@@ -61,7 +60,7 @@ const readChunk = 4 << 20
 // names have written. Without content, digests cover the identity alone.
 func OpenReader(cfg Config, names []string, content bool) (*Reader, error) {
 	r := &Reader{dir: cfg.Dir, names: names, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
-	if _, err := r.files(); err != nil {
+	if _, err := r.files(r.names...); err != nil {
 		return nil, fmt.Errorf("read files of consumer %s: %w", names[0], err)
 	}
 	return r, nil
@@ -72,19 +71,6 @@ func (r *Reader) Foreign() int64 { return r.foreign }
 
 // ForeignAt returns where the first five of them are.
 func (r *Reader) ForeignAt() []Place { return r.strange }
-
-// Above returns how many lines, of those that Sum or Refresh has seen, are of
-// events with ids above id.
-func (r *Reader) Above(ctx context.Context, id int64) (n int64, err error) {
-	if id == math.MaxInt64 {
-		return 0, nil
-	}
-	err = r.Rows(ctx, exporter.Range{Lo: id + 1, Hi: math.MaxInt64}, func(exporter.Identity, uint64) error {
-		n++
-		return nil
-	})
-	return n, err
-}
 
 // Files returns how many files were read.
 func (r *Reader) Files() int { return len(r.known) }
@@ -137,22 +123,20 @@ func (r *Reader) digest(l *line, text []byte) (uint64, bool) {
 // Sum reads all files and adds up the lines of events within ids by windows of
 // 2^shift ids: how many there are, and the sum of their digests. A line that is
 // there twice counts twice.
-func (r *Reader) Sum(ctx context.Context, ids exporter.Range, shift uint, add func(window, lines int64, sum uint64)) error {
-	return r.index(ctx, func(l *line, digest uint64) {
-		if l.id >= ids.Lo && l.id <= ids.Hi {
-			add(l.id>>shift, 1, digest)
-		}
-	})
+func (r *Reader) Sum(ctx context.Context, ids exporter.Ranges, shift uint, add func(window, lines int64, sum uint64)) error {
+	r.ids = ids
+	return r.index(ctx, func(id int64, digest uint64) { add(id>>shift, 1, digest) })
 }
 
 // Refresh takes in files that have come since.
 func (r *Reader) Refresh(ctx context.Context) error {
-	return r.index(ctx, func(*line, uint64) {})
+	return r.index(ctx, func(int64, uint64) {})
 }
 
-// index reads the files that it does not know.
-func (r *Reader) index(ctx context.Context, see func(*line, uint64)) error {
-	files, err := r.files()
+// index reads the files that it does not know, and calls see for each line that
+// is compared.
+func (r *Reader) index(ctx context.Context, see func(id int64, digest uint64)) error {
+	files, err := r.files(r.names...)
 	if err != nil {
 		return fmt.Errorf("read files of consumer %s: %w", r.names[0], err)
 	}
@@ -169,19 +153,26 @@ func (r *Reader) index(ctx context.Context, see func(*line, uint64)) error {
 	return nil
 }
 
-// files lists the files of these names.
-func (r *Reader) files() (files []string, err error) {
+// files lists the files of the names.
+func (r *Reader) files(names ...string) (files []string, err error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("list directory %s: %w", r.dir, err)
 	}
 	for _, entry := range entries {
 		of := func(name string) bool { return isFileOf(entry.Name(), name) }
-		if entry.Type().IsRegular() && slices.ContainsFunc(r.names, of) {
+		if entry.Type().IsRegular() && slices.ContainsFunc(names, of) {
 			files = append(files, entry.Name())
 		}
 	}
 	return files, nil
+}
+
+// HasFilesOf reports whether the directory can be read and holds files that
+// sinks of that name have written.
+func (r *Reader) HasFilesOf(name string) bool {
+	files, err := r.files(name)
+	return err == nil && len(files) > 0
 }
 
 // isFileOf reports whether a file name is that of a segment of the consumer, or
@@ -214,99 +205,80 @@ func (r *Reader) open(file string) (*os.File, error) {
 }
 
 // file reads a file from its beginning and remembers where its ids are.
-func (r *Reader) file(ctx context.Context, file string, see func(*line, uint64)) error {
+func (r *Reader) file(ctx context.Context, file string, see func(id int64, digest uint64)) error {
 	f, err := r.open(file)
 	if f == nil || err != nil {
 		return err
 	}
 	defer f.Close()
 	lines := newForward(f)
-	c := chunk{file: file}
+	c := chunk{file: file, line: 1}
 	for number := int64(1); ; number++ {
 		text, err := lines.next()
 		if errors.Is(err, io.EOF) {
-			r.remember(&c)
+			if len(text) > 0 && !strings.HasSuffix(f.Name(), openSuffix) {
+				r.noEvent(file, number)
+			}
+			r.remember(&c, number)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		l, ok := parseLine(text)
-		digest := uint64(0)
-		if ok {
-			digest, ok = r.digest(&l, text)
-		}
-		if ok {
-			c.include(l.id)
-			see(&l, digest)
-		} else if r.foreign++; len(r.strange) < mostPlaces {
-			r.strange = append(r.strange, Place{strings.TrimSuffix(file, openSuffix), number})
+		if id, digest, compared, ok := r.event(text); !ok {
+			r.noEvent(file, number)
+		} else if c.include(id); compared {
+			see(id, digest)
 		}
 		if c.size += len(text); c.size >= readChunk {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r.remember(&c)
+			r.remember(&c, number+1)
 		}
 	}
 }
 
+// event returns the id of a line's event and, if it is compared, its digest; ok
+// is false for a line that is no event.
+func (r *Reader) event(text []byte) (id int64, digest uint64, compared, ok bool) {
+	l, ok := parseLine(text)
+	switch {
+	case !ok:
+	case r.compares(l.id):
+		digest, ok = r.digest(&l, text)
+		compared = true
+	default:
+		ok = l.genuine(text)
+	}
+	return l.id, digest, compared, ok
+}
+
+func (r *Reader) compares(id int64) bool {
+	if len(r.ids) == 1 {
+		return id >= r.ids[0].Lo && id <= r.ids[0].Hi
+	}
+	return r.ids.Contains(id)
+}
+
+func (r *Reader) noEvent(file string, number int64) {
+	if r.foreign++; len(r.strange) < mostPlaces {
+		r.strange = append(r.strange, placeOf(file, number))
+	}
+}
+
 func (c *chunk) include(id int64) {
-	if c.ids == (exporter.Range{}) {
+	if c.events++; c.events == 1 {
 		c.ids = exporter.Range{Lo: id, Hi: id}
 	}
 	c.ids.Lo, c.ids.Hi = min(c.ids.Lo, id), max(c.ids.Hi, id)
 }
 
-// remember ends a chunk and begins the next one.
-func (r *Reader) remember(c *chunk) {
-	if c.ids != (exporter.Range{}) {
+// remember ends a chunk and begins the next one, whose first line has the number
+// next.
+func (r *Reader) remember(c *chunk, next int64) {
+	if c.events > 0 {
 		r.chunks = append(r.chunks, *c)
 	}
-	*c = chunk{file: c.file, offset: c.offset + int64(c.size)}
-}
-
-// Rows calls visit for each line of an event within ids that Sum or Refresh has
-// seen.
-func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(exporter.Identity, uint64) error) error {
-	for i := range r.chunks {
-		c := &r.chunks[i]
-		if c.ids.Hi < ids.Lo || c.ids.Lo > ids.Hi {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := r.chunkRows(c, ids, visit); err != nil {
-			return fmt.Errorf("read file %s again: %w", filepath.Join(r.dir, c.file), err)
-		}
-	}
-	return nil
-}
-
-func (r *Reader) chunkRows(c *chunk, ids exporter.Range, visit func(exporter.Identity, uint64) error) error {
-	f, err := r.open(c.file)
-	if f == nil || err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := newForward(io.NewSectionReader(f, c.offset, int64(c.size)))
-	for {
-		text, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		l, ok := parseLine(text)
-		if !ok || l.id < ids.Lo || l.id > ids.Hi {
-			continue
-		}
-		if digest, ok := r.digest(&l, text); ok {
-			if err := visit(exporter.Identity{RunID: l.runID(), Seq: l.seq, EventID: l.id}, digest); err != nil {
-				return err
-			}
-		}
-	}
+	*c = chunk{file: c.file, offset: c.offset + int64(c.size), line: next}
 }

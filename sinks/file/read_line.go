@@ -7,6 +7,10 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	exporter "github.com/docket-exporter/exporter"
 )
 
 // forward reads the whole lines of a file.
@@ -18,7 +22,7 @@ type forward struct {
 func newForward(r io.Reader) *forward { return &forward{r: bufio.NewReaderSize(r, 256<<10)} }
 
 // next returns the next line, its newline included. It is valid until the next
-// call. io.EOF says that no whole line is left.
+// call. With io.EOF it returns what follows the last whole line.
 func (f *forward) next() ([]byte, error) {
 	f.long = f.long[:0]
 	for {
@@ -76,6 +80,20 @@ func cutRun(text []byte) (head, columns, tail []byte) {
 		return text, nil, nil
 	}
 	return text[:i], text[i : i+n], text[i+n:]
+}
+
+func (l *line) identity() exporter.Identity {
+	return exporter.Identity{RunID: l.runID(), Seq: l.seq, EventID: l.id}
+}
+
+// genuine reports whether a line has the idempotency key of its identity. The
+// key of a run id that is no UTF-8 covers bytes that the line has not.
+func (l *line) genuine(text []byte) bool {
+	is, ok := keyOfLine(text)
+	id := l.identity()
+	var want key
+	id.AppendKey(want[:0])
+	return ok && (is == want || strings.ContainsRune(id.RunID, utf8.RuneError))
 }
 
 func (l *line) runID() string {
