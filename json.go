@@ -17,9 +17,7 @@ import (
 // of a number stays what it was; only line breaks between their tokens, which
 // mean nothing in JSON, become spaces.
 func (e *Event) AppendJSON(dst []byte) []byte {
-	dst = appendString(append(dst, `{"run_id":`...), e.RunID)
-	dst = strconv.AppendInt(append(dst, `,"seq":`...), e.Seq, 10)
-	dst = strconv.AppendInt(append(dst, `,"event_id":`...), e.ID, 10)
+	dst = e.Identity().AppendJSON(dst)
 	dst = appendString(append(dst, `,"type":`...), e.Type)
 	dst = strconv.AppendInt(append(dst, `,"step":`...), int64(e.Step), 10)
 	dst = appendText(append(dst, `,"node_id":`...), e.NodeID)
@@ -34,6 +32,14 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	dst = appendTime(append(dst, `","inserted_at":"`...), e.InsertedAt)
 	dst = e.Identity().AppendKey(append(dst, `","idempotency_key":"`...))
 	return append(dst, '"', '}')
+}
+
+// AppendJSON appends the beginning of the object that Event.AppendJSON appends,
+// up to its type.
+func (id Identity) AppendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"run_id":`...), id.RunID)
+	dst = strconv.AppendInt(append(dst, `,"seq":`...), id.Seq, 10)
+	return strconv.AppendInt(append(dst, `,"event_id":`...), id.EventID, 10)
 }
 
 // appendValue appends JSON bytes as they are, kept on one line.

@@ -18,9 +18,10 @@ import (
 // the epoch, so an earlier owner's writes count no more. Otherwise the error is
 // *OwnedError, *PausedError, ErrFinished or ErrNotFound.
 //
-// A process that owner has had before, and that was killed, loses the consumer so
-// at once. If it was not killed, and two processes have one name after all, the
-// later one keeps it: the other one then waits like anybody.
+// A process of the name owner that was killed loses the consumer so at once to
+// the next one. If it was not killed, and two processes have one name after all,
+// the later one keeps it: a process that has owned the consumer before waits like
+// anybody.
 //
 // The lease must be renewed by Run or Renew and given up by Release.
 func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration) (*Cursor, exporter.State, error) {
@@ -32,11 +33,16 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	var mark storedMark
 	var readAt *time.Time
 	var holeAge *float64
-	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds(), s.instance, !s.shared.Load()),
+	_, before := s.owned.Load(name)
+	err := c.scan(s.pool.QueryRow(ctx, s.sql(claim), name, owner, ttl.Seconds(), s.instance, !before),
 		&dead, &holders, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at, &readAt, &holeAge)
 	resetReadOnly(s.pool, err)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, state, s.whyNot(ctx, name)
+		err := s.whyNot(ctx, name)
+		if other, ok := errors.AsType[*OwnedError](err); ok && other.Owner == owner {
+			s.shared.Store(true)
+		}
+		return nil, state, err
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(holders), &state.Holders)
@@ -56,6 +62,7 @@ func (s *Store) Claim(ctx context.Context, name, owner string, ttl time.Duration
 	if holeAge != nil {
 		state.HoleAge = time.Duration(*holeAge * float64(time.Second))
 	}
+	s.owned.Store(name, true)
 	c.uid, c.epoch = c.row.uid, c.row.epoch
 	c.dead.stored, c.dead.wanted = state.Dead, state.Dead
 	state.UID, state.Position, state.Number, state.Intent = c.row.uid, c.row.position, c.row.batch, c.row.intent

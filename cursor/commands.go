@@ -15,10 +15,10 @@ import (
 
 // Pause stops the consumer until Resume. A running owner notices at its next
 // write or renewal. Pausing a paused consumer changes nothing, keeps the first
-// reason, and returns false.
+// reason, and returns false; a backfill that has ended is ErrFinished.
 func (s *Store) Pause(ctx context.Context, name, by, reason string) (changed bool, err error) {
 	changed, err = s.exec(ctx, audited(
-		`c.name = $4::text AND c.paused_at IS NULL`,
+		`c.name = $4::text AND c.paused_at IS NULL AND c.finished_at IS NULL`,
 		`paused_at = clock_timestamp(), paused_by = $1::text, paused_reason = $5::text, paused_detail = $3::text`,
 	), by, "pause", reason, name, exporter.PausedByPerson)
 	return changed, s.judge(ctx, "pause", name, changed, err, func(status Status) bool { return status.Paused != nil })
@@ -54,7 +54,7 @@ func (s *Store) Set(ctx context.Context, name string, to exporter.Position, take
 }
 
 // Rename gives a consumer that nobody owns another name, also in its dead
-// letters and losses. It stays the same consumer: its uid does not change. A name
+// letters, losses and backfills. It stays the same consumer: its uid does not change. A name
 // that another consumer has is ErrExists.
 func (s *Store) Rename(ctx context.Context, name, to, by, reason string) error {
 	changed, err := s.exec(ctx, audited(
@@ -62,6 +62,8 @@ func (s *Store) Rename(ctx context.Context, name, to, by, reason string) error {
 		`name = $5::text`,
 		`letters AS (UPDATE {dead_letters} d SET consumer = $5::text FROM after WHERE d.consumer_uid = after.uid)`,
 		`lost AS (UPDATE {losses} l SET consumer = $5::text FROM after WHERE l.consumer_uid = after.uid)`,
+		`filled AS (UPDATE {consumers} b SET spec = b.spec || jsonb_build_object('consumer', $5::text) FROM after
+		   WHERE b.kind = 'backfill' AND b.uid <> after.uid AND after.kind = 'live' AND b.spec->>'consumer' = $4::text)`,
 	), by, "rename", reason, name, to)
 	if hasCode(err, uniqueViolation) {
 		return fmt.Errorf("rename consumer %s to %s: %w", name, to, ErrExists)

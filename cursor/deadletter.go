@@ -185,3 +185,34 @@ func countOrNull(n int) *int {
 	}
 	return &n
 }
+
+// LetterEvents returns the ids of events that are not to be in the sink of
+// consumers, told by their uids: of dead letters that nobody has decided on, and
+// of those that were discarded, also when they were purged since.
+func (s *Store) LetterEvents(ctx context.Context, uids []string) (map[int64]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 6*statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, s.sql(selectLetterEvents), uids)
+	if err != nil {
+		return nil, fmt.Errorf("read events of dead letters: %w", err)
+	}
+	events := map[int64]bool{}
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		events[id] = true
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events of dead letters: %w", err)
+	}
+	return events, nil
+}
+
+const selectLetterEvents = `
+SELECT event_id FROM {dead_letters} WHERE consumer_uid = ANY ($1::text[]::uuid[]) AND state IN ('open', 'held', 'discarded')
+UNION ALL
+SELECT event.id::bigint
+  FROM {audit} a
+ CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(a.before->'discarded') WHEN 'object' THEN a.before->'discarded' ELSE '{}' END) AS of (uid, ids)
+ CROSS JOIN LATERAL jsonb_array_elements_text(of.ids) AS event (id)
+ WHERE a.command = 'deadletter purge' AND of.uid = ANY ($1::text[])`

@@ -166,9 +166,12 @@ func (s *Store) PurgeLetters(ctx context.Context, consumer string, age time.Dura
 	text := `SELECT count(*) FROM {dead_letters} d WHERE ` + decided
 	args := []any{textOrNull(consumer), age.Seconds()}
 	if !dry {
-		text = `WITH gone AS (DELETE FROM {dead_letters} d WHERE ` + decided + ` RETURNING d.id),
+		text = `WITH gone AS (DELETE FROM {dead_letters} d WHERE ` + decided + ` RETURNING d.consumer_uid, d.event_id, d.state),
+			given_up AS (SELECT jsonb_object_agg(consumer_uid, ids) AS by_consumer
+			               FROM (SELECT consumer_uid, jsonb_agg(event_id ORDER BY event_id) AS ids FROM gone WHERE state = 'discarded' GROUP BY 1) AS x),
 			said AS (INSERT INTO {audit} (who, command, consumer, reason, before)
-			         SELECT $3::text, 'deadletter purge', $1::text, $4::text, jsonb_build_object('dead_letters', count(*), 'older_than_seconds', $2::float8)
+			         SELECT $3::text, 'deadletter purge', $1::text, $4::text,
+			                jsonb_build_object('dead_letters', count(*), 'older_than_seconds', $2::float8, 'discarded', (SELECT by_consumer FROM given_up))
 			           FROM gone HAVING count(*) > 0)
 			SELECT count(*) FROM gone`
 		args = append(args, r.By, r.Reason)

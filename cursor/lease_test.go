@@ -300,6 +300,27 @@ func TestLockedRowHoldsUpNoOtherRenewal(t *testing.T) {
 	must(t, a.Renew(t.Context(), Heartbeat{}))
 }
 
+// A process that has slept past its lease does not take the consumer from the
+// one of its name that has followed it.
+func TestSleeperDoesNotTakeBackByName(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		f.claim("a")
+		pgtest.Exec(t, f.admin, f.sql(`UPDATE {consumers} SET lease_until = clock_timestamp() - interval '1 second'`))
+		twin := NewStore(f.pool, f.renewals, schema)
+		second, _, err := twin.Claim(ctx, "feed", "a", time.Hour)
+		must(t, err)
+		var owned *OwnedError
+		if _, _, err := f.Claim(ctx, "feed", "a", time.Hour); !errors.As(err, &owned) {
+			t.Errorf("the sleeper takes it back: %v", err)
+		}
+		if !f.NameIsShared() || twin.NameIsShared() {
+			t.Errorf("the sleeper knows of the other one: %v; and the other way round: %v", f.NameIsShared(), twin.NameIsShared())
+		}
+		must(t, second.Renew(ctx, Heartbeat{}))
+	})
+}
+
 // Of two processes with one name the later one keeps the consumer; the other
 // one waits as for anybody, and may have it once the lease has expired.
 func TestTwoProcessesOfOneName(t *testing.T) {

@@ -13,6 +13,7 @@ type NameChange struct {
 	UID, Kind     string
 	Before, After string          // names; empty before it was made and after it was removed
 	Spec          json.RawMessage // what a backfill was asked for; nil for a live consumer
+	Ended         bool            // of a present backfill: it is finished, and no process has it
 }
 
 // NameChanges returns which consumer has had which name, from the oldest change
@@ -28,7 +29,7 @@ func (s *Store) NameChanges(ctx context.Context) ([]NameChange, error) {
 	changes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (NameChange, error) {
 		var c NameChange
 		var spec *string
-		err := row.Scan(&c.UID, &c.Kind, &c.Before, &c.After, &spec)
+		err := row.Scan(&c.UID, &c.Kind, &c.Before, &c.After, &spec, &c.Ended)
 		if spec != nil {
 			c.Spec = json.RawMessage(*spec)
 		}
@@ -41,11 +42,11 @@ func (s *Store) NameChanges(ctx context.Context) ([]NameChange, error) {
 }
 
 const selectNameChanges = `
-SELECT uid, kind, before, after, spec FROM (
+SELECT uid, kind, before, after, spec, ended FROM (
     SELECT a.id, coalesce(a.after, a.before) ->> 'uid' AS uid, coalesce(a.after, a.before) ->> 'kind' AS kind,
            coalesce(a.before ->> 'name', '') AS before, coalesce(a.after ->> 'name', '') AS after,
-           nullif(coalesce(a.after, a.before) -> 'spec', 'null')::text AS spec
+           nullif(coalesce(a.after, a.before) -> 'spec', 'null')::text AS spec, false AS ended
       FROM {audit} a WHERE a.command IN ('create', 'rename', 'remove')
     UNION ALL
-    SELECT NULL, c.uid::text, c.kind, '', c.name, c.spec::text FROM {consumers} c) AS changes
+    SELECT NULL, c.uid::text, c.kind, '', c.name, c.spec::text, c.finished_at IS NOT NULL AND `+notOwned+` FROM {consumers} c) AS changes
  ORDER BY id NULLS LAST, uid`

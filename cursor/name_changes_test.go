@@ -30,7 +30,7 @@ func TestNameChanges(t *testing.T) {
 			told = append(told, fmt.Sprintf("%s %s>%s %s", names[c.UID], c.Before, c.After, c.Spec))
 		}
 		want := []string{
-			"live0 >feed ", `backfill1 >old {"consumer": "feed"}`, "live0 feed>stream ", `backfill1 old> {"consumer": "feed"}`, "live2 >feed ",
+			"live0 >feed ", `backfill1 >old {"consumer": "feed"}`, "live0 feed>stream ", `backfill1 old> {"consumer": "stream"}`, "live2 >feed ",
 		}
 		if len(told) != len(want)+3 || !slices.Equal(told[:len(want)], want) || !slices.Contains(told[len(want):], "live3 >silent ") {
 			t.Errorf("changes are %q", told)

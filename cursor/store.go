@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,8 @@ type Store struct {
 	names    *strings.Replacer
 
 	instance string      // this process
-	shared   atomic.Bool // another process has taken a consumer under our name
+	owned    sync.Map    // names of consumers that it has owned
+	shared   atomic.Bool // another process has owned one of them under our name
 
 	// longTransaction is the age from which an open transaction slows writes
 	// down: see Cursor.pace.
@@ -41,8 +43,8 @@ func NewStore(pool, renewals *pgxpool.Pool, schema string) *Store {
 	return &Store{pool: pool, renewals: renewals, names: tables(schema), instance: rand.Text(), longTransaction: time.Minute}
 }
 
-// NameIsShared reports whether another process has taken a consumer under the
-// name of this one.
+// NameIsShared reports whether another process has owned a consumer of this one
+// under its name.
 func (s *Store) NameIsShared() bool { return s.shared.Load() }
 
 // resetReadOnly looks at every error of the database. One that takes no writes may

@@ -152,7 +152,10 @@ func (j *reconciliation) run(ctx context.Context) (err error) {
 	if len(j.judged) == 0 {
 		return j.report(nil, &reconcile.Result{}, located{}).print(j.p, j.asJSON)
 	}
-	letters, err := j.letters(ctx)
+	if j.names, err = readNames(ctx, j.store, j.consumer.Name, j.status.UID); err != nil {
+		return err
+	}
+	letters, err := j.store.LetterEvents(ctx, j.names.uids)
 	if err != nil {
 		return err
 	}
@@ -225,23 +228,6 @@ func (j *reconciliation) remarkLosses(ctx context.Context, report *reconcileRepo
 			plural2(within, "loss is", "losses are"), open, j.consumer.Name))
 	}
 	return nil
-}
-
-// letters returns the events that dead letters explain.
-func (j *reconciliation) letters(ctx context.Context) (map[int64]bool, error) {
-	list, err := j.store.DeadLetters(ctx, cursor.Letters{
-		Consumer: j.consumer.Name, States: []string{cursor.StateOpen, cursor.StateHeld, cursor.StateDiscarded},
-	})
-	if err != nil {
-		return nil, err
-	}
-	letters := map[int64]bool{}
-	for i := range list {
-		if list[i].ConsumerUID == j.status.UID {
-			letters[list[i].Event.ID] = true
-		}
-	}
-	return letters, nil
 }
 
 // horizon returns the id below which events may have been pruned.

@@ -42,6 +42,31 @@ func TestReconcileSeesBackfills(t *testing.T) {
 	s.reconcile(exitOK, "--from", "earliest")
 }
 
+// What dead letters of a backfill explain is no difference, nor what a person has
+// given up and purged: a repair sends none of it.
+func TestReconcileKnowsLettersOfBackfills(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.env["CONSUMER_ANALYTICS_START"] = "latest"
+	s.env["CONSUMER_ANALYTICS_ON_POISON"] = "hold_run"
+	s.insert("r", 9)
+	pgtest.Exec(t, s.pool, `UPDATE docket_events SET payload = '\x00' WHERE seq = 4`)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history").want(t, exitOK, "is finished")
+	if r := s.reconcile(exitOK, "--from", "earliest", "--repair", "--reason", "test"); r.DeadLetters != 6 || r.Missing != 0 || r.Copies != 3 {
+		t.Fatalf("report %+v", r)
+	}
+	command(t, s.env, "deadletter", "discard", "--consumer", "history", "--reviewed-by", "eve", "--reason", "given up", "--yes").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `UPDATE docket_export.dead_letters SET changed_at = now() - interval '1 year'`)
+	command(t, s.env, "deadletter", "purge", "--decided-before", "1d", "--reviewed-by", "eve", "--reason", "old", "--yes").want(t, exitOK)
+	if n := pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.dead_letters`); n != 0 {
+		t.Fatalf("%d letters are left", n)
+	}
+	if r := s.reconcile(exitOK, "--from", "earliest", "--repair", "--reason", "test"); r.DeadLetters != 6 || r.Missing != 0 || r.Copies != 3 {
+		t.Fatalf("report after the purge %+v", r)
+	}
+}
+
 // What Docket has pruned, or deleted with its run, is not extra; what it cannot
 // have deleted is.
 func TestReconcileAfterPruning(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/reconcile"
@@ -21,14 +22,9 @@ type readable interface {
 func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	content := !j.identities
 	if j.consumer.Sink == SinkFile {
-		changes, err := j.store.NameChanges(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if j.names, err = namesOf(j.consumer.Name, j.status.UID, changes); err != nil {
-			return nil, err
-		}
-		r, err := file.OpenReader(j.consumer.File.sink(), j.names.own, content)
+		config := j.consumer.File.sink()
+		config.Ended = j.names.ended
+		r, err := file.OpenReader(config, j.names.own, content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", j.consumer.sinkVariables(), err)
 		}
@@ -60,8 +56,12 @@ func (j *reconciliation) remarks(copies readable, places located) (remarks []str
 	return remarks
 }
 
-// remarks names the files that are there of names which other consumers have had.
+// remarks names files that are there and may be taken for others.
 func (n *namesUsed) remarks(r *file.Reader) (remarks []string) {
+	if left, err := r.LeftOpen(); err == nil && len(left) > 0 {
+		remarks = append(remarks, fmt.Sprintf("%s left open by a process that was killed, and no reader takes it: %s; it counts once a process has claimed the consumer, which finishes it",
+			plural2(int64(len(left)), "file is", "files are"), oneLine(strings.Join(left, ", "))))
+	}
 	for _, name := range n.taken {
 		if r.HasFilesOf(name) {
 			remarks = append(remarks, fmt.Sprintf("files %s-… are left out: another consumer has that name now, or has had it since", name))

@@ -176,7 +176,7 @@ func bounded(ctx context.Context, f func() error) error {
 // pipe runs the pipeline with a sink and a source of its own.
 func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cursor.Cursor, state exporter.State) (err error) {
 	c := s.consumer
-	sink, err := s.openSink(ctx, leaving)
+	sink, err := s.openSink(ctx, leaving, state.UID)
 	if sink == nil {
 		return err
 	}
@@ -217,10 +217,11 @@ func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cur
 // openSink opens the sink, trying again until it works: what keeps it from
 // opening is shown like any other trouble of a sink. It returns nil, and an
 // error if there is one, when the work ends first.
-func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}) (sink, error) {
+func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}, uid string) (sink, error) {
 	var backoff exporter.Backoff
+	ended := s.endedNames(ctx, uid)
 	for {
-		opened, err := openSink(ctx, s.consumer, s.log)
+		opened, err := openSink(ctx, s.consumer, s.log, ended...)
 		if err == nil {
 			return opened, nil
 		}
@@ -239,6 +240,20 @@ func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}) (sin
 		case <-time.After(wait):
 		}
 	}
+}
+
+// endedNames are the names that the consumer had before, and those of its
+// backfills that have ended: a process that was killed may have left files open
+// under them, which nobody else finishes.
+func (s *supervisor) endedNames(ctx context.Context, uid string) []string {
+	if s.consumer.Sink != SinkFile || s.end != nil {
+		return nil
+	}
+	names, err := readNames(ctx, s.store, s.consumer.Name, uid)
+	if err != nil {
+		s.log.Warn("files left open under earlier names are not looked for", "err", err)
+	}
+	return names.ended
 }
 
 // paused writes down that a person is needed.

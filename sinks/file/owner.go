@@ -77,7 +77,15 @@ func (s *Sink) adopt() error {
 		return err
 	}
 	s.fresh = true
-	for _, n := range l.open {
+	left := l.open
+	for _, ended := range s.cfg.Ended {
+		l, err := list(s.cfg.Dir, ended)
+		if err != nil {
+			return err
+		}
+		left = append(left, l.open...)
+	}
+	for _, n := range left {
 		if err := repair(s.cfg.Dir, n, s.cfg.Log); err != nil {
 			return err
 		}

@@ -23,12 +23,13 @@ import (
 // in a finished file it is a line that is no event. It writes nothing, and may
 // work beside the owner.
 //
-// Events are told by a digest over their line or, without content, over their
-// idempotency key. A line of which no digest is compared is an event when its
-// key is that of its identity.
+// Events are told by a digest over their line or, without content, over what it
+// begins with, their identity. A line of which no digest is compared is an event
+// when its key is that of its identity.
 type Reader struct {
 	dir     string
 	names   []string // of the consumer, and of its backfills
+	ended   []string // names under which nobody writes any more
 	content bool
 	seed    maphash.Seed
 
@@ -57,10 +58,11 @@ type chunk struct {
 const readChunk = 4 << 20
 
 // OpenReader looks at the directory. The files read are those that sinks of these
-// names have written. Without content, digests cover the identity alone.
+// names and of Config.Ended have written; of the latter only the finished ones.
+// Without content, digests cover the identity alone.
 func OpenReader(cfg Config, names []string, content bool) (*Reader, error) {
-	r := &Reader{dir: cfg.Dir, names: names, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
-	if _, err := r.files(r.names...); err != nil {
+	r := &Reader{dir: cfg.Dir, names: names, ended: cfg.Ended, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
+	if _, err := r.files(); err != nil {
 		return nil, fmt.Errorf("read files of consumer %s: %w", names[0], err)
 	}
 	return r, nil
@@ -88,7 +90,7 @@ func (r *Reader) Digester() (event, run func(*exporter.Event) uint64) {
 	var line []byte
 	if !r.content {
 		return func(e *exporter.Event) uint64 {
-			line = e.Identity().AppendKey(line[:0])
+			line = e.Identity().AppendJSON(line[:0])
 			return maphash.Bytes(r.seed, line)
 		}, nil
 	}
@@ -111,13 +113,12 @@ func (r *Reader) hash(a, b []byte) uint64 {
 	return maphash.Bytes(r.seed, a) ^ bits.RotateLeft64(maphash.Bytes(r.seed, b), 32)
 }
 
-func (r *Reader) digest(l *line, text []byte) (uint64, bool) {
-	if r.content {
-		head, columns, tail := cutRun(text[:len(text)-1])
-		return r.hash(head, tail) + r.hash(l.run, columns), true
+func (r *Reader) digest(l *line, text []byte) uint64 {
+	if !r.content {
+		return maphash.Bytes(r.seed, l.head)
 	}
-	k, ok := keyOfLine(text)
-	return maphash.Bytes(r.seed, k[:]), ok
+	head, columns, tail := cutRun(text[:len(text)-1])
+	return r.hash(head, tail) + r.hash(l.run, columns)
 }
 
 // Sum reads all files and adds up the lines of events within ids by windows of
@@ -136,7 +137,7 @@ func (r *Reader) Refresh(ctx context.Context) error {
 // index reads the files that it does not know, and calls see for each line that
 // is compared.
 func (r *Reader) index(ctx context.Context, see func(id int64, digest uint64)) error {
-	files, err := r.files(r.names...)
+	files, err := r.files()
 	if err != nil {
 		return fmt.Errorf("read files of consumer %s: %w", r.names[0], err)
 	}
@@ -153,15 +154,21 @@ func (r *Reader) index(ctx context.Context, see func(id int64, digest uint64)) e
 	return nil
 }
 
-// files lists the files of the names.
-func (r *Reader) files(names ...string) (files []string, err error) {
+// files lists the files to read.
+func (r *Reader) files() ([]string, error) {
+	return r.list(func(file string) bool {
+		of := func(name string) bool { return isFileOf(file, name) }
+		return slices.ContainsFunc(r.names, of) || slices.ContainsFunc(r.ended, of) && !strings.HasSuffix(file, openSuffix)
+	})
+}
+
+func (r *Reader) list(wanted func(file string) bool) (files []string, err error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("list directory %s: %w", r.dir, err)
 	}
 	for _, entry := range entries {
-		of := func(name string) bool { return isFileOf(entry.Name(), name) }
-		if entry.Type().IsRegular() && slices.ContainsFunc(names, of) {
+		if entry.Type().IsRegular() && wanted(entry.Name()) {
 			files = append(files, entry.Name())
 		}
 	}
@@ -171,8 +178,15 @@ func (r *Reader) files(names ...string) (files []string, err error) {
 // HasFilesOf reports whether the directory can be read and holds files that
 // sinks of that name have written.
 func (r *Reader) HasFilesOf(name string) bool {
-	files, err := r.files(name)
+	files, err := r.list(func(file string) bool { return isFileOf(file, name) })
 	return err == nil && len(files) > 0
+}
+
+// LeftOpen returns the open segments of names under which nobody writes any more.
+func (r *Reader) LeftOpen() ([]string, error) {
+	return r.list(func(file string) bool {
+		return strings.HasSuffix(file, openSuffix) && slices.ContainsFunc(r.ended, func(name string) bool { return isFileOf(file, name) })
+	})
 }
 
 // isFileOf reports whether a file name is that of a segment of the consumer, or
@@ -246,8 +260,7 @@ func (r *Reader) event(text []byte) (id int64, digest uint64, compared, ok bool)
 	switch {
 	case !ok:
 	case r.compares(l.id):
-		digest, ok = r.digest(&l, text)
-		compared = true
+		digest, compared = r.digest(&l, text), true
 	default:
 		ok = l.genuine(text)
 	}

@@ -24,11 +24,7 @@ func placeOf(file string, line int64) Place { return Place{strings.TrimSuffix(fi
 // identity.
 func (r *Reader) Rows(ctx context.Context, ids exporter.Range, visit func(id exporter.Identity, digest uint64, genuine bool) error) error {
 	return r.again(ctx, exporter.Ranges{ids}, func(l *line, text []byte, _ Place) error {
-		digest, ok := r.digest(l, text)
-		if !ok {
-			return nil
-		}
-		return visit(l.identity(), digest, l.genuine(text))
+		return visit(l.identity(), r.digest(l, text), l.genuine(text))
 	})
 }
 

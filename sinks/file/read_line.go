@@ -39,6 +39,7 @@ func (f *forward) next() ([]byte, error) {
 
 // line is the identity at the beginning of a line.
 type line struct {
+	head    []byte // up to the type: all that tells the identity
 	run     []byte // a JSON string without its quotes
 	seq, id int64
 }
@@ -58,10 +59,11 @@ func parseLine(text []byte) (l line, ok bool) {
 	if !ok {
 		return l, false
 	}
-	id, _, ok := bytes.Cut(rest, []byte(`,"type":`))
+	id, rest, ok := bytes.Cut(rest, []byte(`,"type":`))
 	if !ok || !bytes.HasSuffix(text, []byte("}\n")) {
 		return l, false
 	}
+	l.head = text[:len(text)-len(rest)-len(`,"type":`)]
 	var err1, err2 error
 	l.seq, err1 = strconv.ParseInt(string(seq), 10, 64)
 	l.id, err2 = strconv.ParseInt(string(id), 10, 64)

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docket-exporter/exporter/cursor"
+	"github.com/docket-exporter/exporter/internal/pgtest"
 )
 
 // The files that a consumer and its backfills have written under other names
@@ -51,6 +53,45 @@ func TestReconcileFollowsNames(t *testing.T) {
 	command(t, s.env, "reconcile", "--consumer", "analytics", "--from", "earliest").want(t, exitPerson, "files billing-… are left out")
 }
 
+// What a killed process has left open under a name that nobody has any more is
+// not counted, and is finished by the next one that claims the consumer.
+func TestLeftOpenUnderAnEndedName(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.env["CONSUMER_ANALYTICS_START"] = "latest"
+	s.renameVariables("analytics", "billing")
+	s.insert("before", 20)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	c := start(t, s.env, "", "run")
+	s.insert("r", 10)
+	s.await("billing", 10)
+	c.kill()
+	back := start(t, s.env, "", "backfill", "--consumer", "billing", "--from", "earliest", "--to", "id:21", "--name", "history", "--rate", "1/s")
+	pgtest.Until(t, 20*time.Second, "some of the backfill", func() bool {
+		return pgtest.Value[bool](t, s.pool, `SELECT count(*) > 0 FROM docket_export.consumers WHERE name = 'history' AND events_accepted > 0`)
+	})
+	back.kill()
+	sent := s.status("history").EventsAccepted
+	pgtest.Until(t, 20*time.Second, "the leases to expire", func() bool { return !s.status("billing").LeaseLive && !s.status("history").LeaseLive })
+	other := maps.Clone(s.env)
+	delete(other, "EXPORTER_CONSUMERS")
+	command(t, other, "backfill", "cancel", "history", "--reason", "test").want(t, exitOK)
+	command(t, s.env, "consumer", "rename", "billing", "analytics", "--reason", "test", "--yes").want(t, exitOK)
+	s.renameVariables("billing", "analytics")
+	r := s.reconcile(exitPerson, "--from", "earliest")
+	if r.Missing != 30 || r.Copies != 0 || !slices.ContainsFunc(r.Remarks, func(text string) bool { return strings.HasPrefix(text, "2 files are left open") }) {
+		t.Fatalf("report %+v", r)
+	}
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if left := s.filesOf("*.part"); len(left) != 0 {
+		t.Fatalf("still open: %q", left)
+	}
+	if r := s.reconcile(exitPerson, "--from", "earliest"); r.Copies != 10+sent || r.Missing != 20-sent {
+		t.Fatalf("report %+v", r)
+	}
+}
+
 // renameVariables makes the variables of one consumer those of another.
 func (s *site) renameVariables(from, to string) {
 	before, after := consumerPrefix(from), consumerPrefix(to)
@@ -73,21 +114,33 @@ func TestNamesOf(t *testing.T) {
 		return cursor.NameChange{UID: uid, Kind: cursor.Backfill, Before: before, After: after, Spec: []byte(`{"consumer":"` + of + `"}`)}
 	}
 	for _, c := range []struct {
-		what              string
-		changes           []cursor.NameChange
-		own, taken, mixed []string
+		what                     string
+		changes                  []cursor.NameChange
+		own, ended, taken, mixed []string
 	}{
-		{"alone", []cursor.NameChange{live("1", "", "a")}, []string{"a"}, nil, nil},
+		{"alone", []cursor.NameChange{live("1", "", "a")}, []string{"a"}, nil, nil, nil},
+		{
+			"backfills that go on, have ended, and are removed",
+			[]cursor.NameChange{
+				live("1", "", "a"), backfill("x", "", "h", "a"), backfill("y", "", "i", "a"), backfill("z", "", "j", "a"), backfill("z", "j", "", "a"),
+				{UID: "y", Kind: cursor.Backfill, After: "i", Spec: []byte(`{"consumer":"a"}`), Ended: true},
+			},
+			[]string{"a", "h"},
+			[]string{"i", "j"},
+			nil, nil,
+		},
 		{
 			"a backfill begun under an earlier name",
 			[]cursor.NameChange{live("1", "", "b"), backfill("x", "", "h", "b"), live("1", "b", "a")},
-			[]string{"a", "b", "h"},
+			[]string{"a", "h"},
+			[]string{"b"},
 			nil, nil,
 		},
 		{
 			"a backfill of the next consumer of the earlier name",
 			[]cursor.NameChange{live("1", "", "b"), live("1", "b", "a"), live("2", "", "b"), backfill("x", "", "h", "b")},
 			[]string{"a"},
+			nil,
 			[]string{"b"},
 			nil,
 		},
@@ -98,6 +151,7 @@ func TestNamesOf(t *testing.T) {
 				backfill("y", "", "h", "b"), backfill("y", "h", "", "b"),
 			},
 			[]string{"a"},
+			nil,
 			[]string{"h"},
 			nil,
 		},
@@ -106,17 +160,18 @@ func TestNamesOf(t *testing.T) {
 			[]cursor.NameChange{live("2", "", "a"), backfill("x", "", "h", "a"), live("2", "a", ""), live("1", "", "a"), backfill("x", "", "h", "a")},
 			[]string{"a", "h"},
 			nil,
+			nil,
 			[]string{"a"},
 		},
 		{
 			"a backfill begun before its consumer",
 			[]cursor.NameChange{backfill("x", "", "h", "a"), live("1", "", "a")},
 			[]string{"a", "h"},
-			nil, nil,
+			nil, nil, nil,
 		},
 	} {
 		got, err := namesOf("a", "1", c.changes)
-		if err != nil || !slices.Equal(got.own, c.own) || !slices.Equal(got.taken, c.taken) || !slices.Equal(got.mixed, c.mixed) {
+		if err != nil || !slices.Equal(got.own, c.own) || !slices.Equal(got.ended, c.ended) || !slices.Equal(got.taken, c.taken) || !slices.Equal(got.mixed, c.mixed) {
 			t.Errorf("%s: %+v, %v", c.what, got, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,26 +10,41 @@ import (
 	"github.com/docket-exporter/exporter/cursor"
 )
 
-// namesUsed are the names under which a consumer and its backfills have written,
-// its present one first.
+// namesUsed are the names under which a consumer and its backfills have written.
 type namesUsed struct {
-	own   []string
+	own   []string // those that they have, the consumer's first
+	ended []string // those that they had, and those of backfills that have ended: nobody writes under them
 	taken []string // of those they had, the names that another consumer has had since
-	mixed []string // of own, the names that another consumer had before
+	mixed []string // of own and ended, the names that another consumer had before
+	uids  []string // of the consumer and its backfills
+}
+
+// readNames returns the names of a consumer and of its backfills.
+func readNames(ctx context.Context, s *cursor.Store, name, uid string) (namesUsed, error) {
+	changes, err := s.NameChanges(ctx)
+	if err != nil {
+		return namesUsed{}, err
+	}
+	return namesOf(name, uid, changes)
 }
 
 // namesOf follows the changes of names. A backfill belongs to the consumer that
 // had the name which it was begun for at that time, else to the next one of that
 // name; when a consumer is removed, to its successor.
 func namesOf(name, uid string, changes []cursor.NameChange) (namesUsed, error) {
-	h := nameHistory{holder: map[string]string{}, had: map[string][]string{}, of: map[string]string{}, orphans: map[string][]string{}}
+	h := nameHistory{holder: map[string]string{}, had: map[string][]string{}, of: map[string]string{}, orphans: map[string][]string{}, ended: map[string]bool{}}
 	for i := range changes {
 		if err := h.take(&changes[i]); err != nil {
 			return namesUsed{}, err
 		}
 	}
 	ours := func(other string) bool { return other == uid || h.of[other] == uid }
-	used := namesUsed{own: []string{name}}
+	used := namesUsed{own: []string{name}, uids: []string{uid}}
+	for _, backfill := range slices.Sorted(maps.Keys(h.of)) {
+		if ours(backfill) {
+			used.uids = append(used.uids, backfill)
+		}
+	}
 	for _, n := range slices.Sorted(maps.Keys(h.had)) {
 		before := h.had[n]
 		if !slices.ContainsFunc(before, ours) {
@@ -38,7 +54,11 @@ func namesOf(name, uid string, changes []cursor.NameChange) (namesUsed, error) {
 			used.taken = append(used.taken, n)
 			continue
 		}
-		if n != name {
+		switch writer := h.holder[n]; {
+		case n == name:
+		case writer == "" || h.ended[writer]:
+			used.ended = append(used.ended, n)
+		default:
 			used.own = append(used.own, n)
 		}
 		if slices.ContainsFunc(before, func(other string) bool { return !ours(other) }) {
@@ -54,6 +74,7 @@ type nameHistory struct {
 	had     map[string][]string // a name, in order
 	of      map[string]string   // the consumer of a backfill
 	orphans map[string][]string // backfills of a name that no consumer has
+	ended   map[string]bool     // backfills
 }
 
 func (h *nameHistory) take(c *cursor.NameChange) error {
@@ -64,6 +85,7 @@ func (h *nameHistory) take(c *cursor.NameChange) error {
 		h.leave(c)
 		return nil
 	}
+	h.ended[c.UID] = c.Ended
 	if h.holder[c.After] != c.UID {
 		h.holder[c.After] = c.UID
 		h.had[c.After] = append(h.had[c.After], c.UID)
