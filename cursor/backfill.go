@@ -121,30 +121,58 @@ const selectBackfill = `
 SELECT until_high, until_holes::text, (spec - 'cancelled')::text, coalesce((spec->>'cancelled')::boolean, false)
   FROM {consumers} WHERE uid = $1::text::uuid AND until_high IS NOT NULL AND spec IS NOT NULL`
 
-// SetSpec replaces what a backfill that is not finished was asked for, but for
-// its end; a changed rate, for example. It returns false when nothing changed.
-func (s *Store) SetSpec(ctx context.Context, name string, spec any, by, reason string) (changed bool, err error) {
+// SetSpec replaces what a backfill was asked for, but for its end; a changed
+// rate, for example. One that somebody works on is *OwnedError, and one that has
+// ended ErrFinished: neither is changed.
+func (s *Store) SetSpec(ctx context.Context, name string, spec any, by, reason string) error {
 	text, err := json.Marshal(spec)
-	if err == nil {
-		changed, err = s.exec(ctx, audited(
-			`c.name = $4::text AND c.kind = 'backfill' AND c.finished_at IS NULL AND c.spec IS DISTINCT FROM $5::text::jsonb`,
-			`spec = $5::text::jsonb`,
-		), by, "change", reason, name, string(text))
+	if err != nil {
+		return fmt.Errorf("change backfill %s: %w", name, err)
+	}
+	changed, err := s.exec(ctx, audited(
+		`c.name = $4::text AND c.kind = 'backfill' AND c.finished_at IS NULL AND `+notOwned, `spec = $5::text::jsonb`,
+	), by, "change", reason, name, string(text))
+	return s.judge(ctx, "change", name, changed, err, nil)
+}
+
+// SetSpec replaces what the backfill was asked for, as Store.SetSpec does, for
+// its owner. It succeeds when nothing is to be changed, and returns
+// exporter.ErrFenced to a stale owner.
+func (c *Cursor) SetSpec(ctx context.Context, spec any, by, reason string) error {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("change backfill %s: %w", c.name, err)
+	}
+	changed, err := c.store.exec(ctx, audited(
+		`c.uid = $4::text::uuid AND c.epoch = $5::bigint AND c.paused_at IS NULL AND c.spec IS DISTINCT FROM $6::text::jsonb`,
+		`spec = $6::text::jsonb`,
+	), by, "change", reason, c.uid, c.epoch, string(text))
+	if err == nil && !changed {
+		err = c.settleSpec(ctx)
 	}
 	if err != nil {
-		return false, fmt.Errorf("change backfill %s: %w", name, err)
+		return fmt.Errorf("change backfill %s: %w", c.name, err)
 	}
-	return changed, nil
+	return nil
+}
+
+func (c *Cursor) settleSpec(ctx context.Context) error {
+	now, err := c.read(ctx, c.store.pool)
+	if err != nil || now.epoch == c.epoch && now.pause == nil {
+		return err
+	}
+	return c.fenced(now)
 }
 
 // Cancel ends a backfill where it is, for good. Whoever works on it notices at
-// the next write or renewal; what the sink has been given stays there. It
-// returns false when the backfill was finished already.
+// the next write or renewal, and keeps the lease until it expires: until then its
+// sink may be open. What the sink has been given stays there. It returns false
+// when the backfill was finished already.
 func (s *Store) Cancel(ctx context.Context, name, by, reason string) (changed bool, err error) {
 	changed, err = s.exec(ctx, audited(
 		`c.name = $4::text AND c.kind = 'backfill' AND c.finished_at IS NULL`,
 		`finished_at = clock_timestamp(), spec = coalesce(c.spec, '{}') || '{"cancelled": true}',
-         epoch = c.epoch + 1, revision = c.revision + 1, owner = NULL, lease_until = NULL, attempts = 0,
+         epoch = c.epoch + 1, revision = c.revision + 1, attempts = 0,
          intent_high = NULL, intent_holes = NULL, intent_events = NULL, intent_rows = NULL, intent_hash = NULL, begun_at = NULL,
          paused_at = NULL, paused_by = NULL, paused_reason = NULL, paused_detail = NULL, last_error = NULL, last_error_at = NULL, waiting_for = NULL`,
 	), by, "cancel", reason, name)

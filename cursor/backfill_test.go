@@ -50,9 +50,6 @@ func TestBackfillLife(t *testing.T) {
 		if b.Kind != Backfill || b.Until.String() != "20-{[5,5],[12,13]}" || spec["consumer"] != "feed" || b.State() != Unowned {
 			t.Fatalf("%+v", b)
 		}
-		if changed, err := f.SetSpec(ctx, "history", map[string]string{"consumer": "feed"}, "eve", "r"); changed || err != nil {
-			t.Fatalf("the same spec: changed %v, %v", changed, err)
-		}
 		c := f.claimBackfill()
 		for _, not := range []string{"10-{[4,5]}", "20-{[4,5],[12,13]}", "20-{[5,5],[11,13]}"} {
 			must(t, c.Accept(ctx, exporter.Acceptance{To: at(t, not)}))
@@ -119,8 +116,57 @@ func TestCancelFencesTheOwner(t *testing.T) {
 			t.Errorf("finish after cancel: %v", err)
 		}
 		b := f.backfill()
-		if !b.Cancelled || b.State() != Finished || b.Position.High != 0 || b.Intent != nil || b.Owner != "" {
+		if !b.Cancelled || b.State() != Finished || b.Position.High != 0 || b.Intent != nil || !b.LeaseLive {
 			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// Only its owner changes what a backfill is asked for, or anybody while it has none.
+func TestSetSpec(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		f.createBackfill("0", "20")
+		want := func(rate string) {
+			t.Helper()
+			var spec map[string]string
+			must(t, json.Unmarshal(f.backfill().Spec, &spec))
+			if spec["rate"] != rate {
+				t.Errorf("the rate is %q, want %q", spec["rate"], rate)
+			}
+		}
+		spec := func(rate string) map[string]string { return map[string]string{"consumer": "feed", "rate": rate} }
+		must(t, f.SetSpec(ctx, "history", spec("1"), "eve", "r"))
+		want("1")
+		c := f.claimBackfill()
+		if _, owned := errors.AsType[*OwnedError](f.SetSpec(ctx, "history", spec("2"), "eve", "r")); !owned {
+			t.Error("changed under its owner")
+		}
+		want("1")
+		must(t, c.SetSpec(ctx, spec("3"), "eve", "r"))
+		must(t, c.SetSpec(ctx, spec("3"), "eve", "r")) // the answer was lost
+		want("3")
+		stale := c.twin()
+		stale.epoch--
+		if err := stale.SetSpec(ctx, spec("4"), "eve", "r"); !errors.Is(err, exporter.ErrFenced) {
+			t.Errorf("a stale owner: %v", err)
+		}
+		if _, err := f.Pause(ctx, "history", "eve", "r"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetSpec(ctx, spec("5"), "eve", "r"); !errors.Is(err, exporter.ErrFenced) {
+			t.Errorf("paused: %v", err)
+		}
+		want("3")
+		if n := f.count("{audit}", "consumer = 'history' AND command = 'change'"); n != 2 {
+			t.Errorf("%d changes in the audit", n)
+		}
+		if _, err := f.Cancel(ctx, "history", "eve", "r"); err != nil {
+			t.Fatal(err)
+		}
+		f.exec("UPDATE {consumers} SET lease_until = clock_timestamp() - interval '1 second' WHERE name = 'history'")
+		if err := f.SetSpec(ctx, "history", spec("6"), "eve", "r"); !errors.Is(err, ErrFinished) {
+			t.Errorf("cancelled: %v", err)
 		}
 	})
 }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	exporter "github.com/docket-exporter/exporter"
+	"github.com/docket-exporter/exporter/cursor"
 )
 
 const backfillHelp = `Send a part of the history through a consumer's sink, beside the consumer: it
@@ -35,7 +35,7 @@ it exports; --runs takes run ids in the same form.
 It runs in the foreground and needs the consumer's variables, as run does; with
 --detach it is only noted down, and an ` + "`exporter run`" + ` that has the consumer works
 on it, one backfill at a time. Exit code 1 says that it was stopped before the
-end, 3 that it was paused and a person is needed.
+end, 3 that it was paused or cancelled and a person is needed.
 
 ` + placeHelp
 
@@ -89,7 +89,7 @@ func newBackfillCommand(p *process) *cobra.Command {
 }
 
 func (f *backfillFlags) paceFlags(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.rate, "rate", "most events a second, such as 5000/s (default: no limit)")
+	cmd.Flags().Var(&f.rate, "rate", "most events a second, as 5000/s or 5000, or 300/m for a minute (default: no limit)")
 	cmd.Flags().Var(&f.liveLag, "max-live-lag", "wait while a live consumer has been behind for longer; 0s for never")
 	cmd.Flags().Var(&f.replicaLag, "max-replica-lag", "wait while a replica is further behind; 0s for never")
 }
@@ -158,6 +158,14 @@ func backfill(ctx context.Context, p *process, f *backfillFlags) error {
 	if _, err := f.spec.configure(*of, f.name); err != nil {
 		return err
 	}
+	for _, x := range unknownTypes(f.spec.Types, "--types") {
+		fmt.Fprintf(p.stderr, "%s; %s\n", x.Text, x.Hint)
+	}
+	if !f.detach {
+		if err := trySink(ctx, *of); err != nil {
+			return err
+		}
+	}
 	c.Exporter.Replica = onceName(c.Exporter.Replica)
 	log := p.logger(quieter(p, c.Log))
 	planner, err := newPlanner(ctx, c, log)
@@ -170,7 +178,7 @@ func backfill(ctx context.Context, p *process, f *backfillFlags) error {
 		return err
 	}
 	if f.detach {
-		return say(p, "a running exporter that has %s works on it; see: exporter backfill show %s", f.spec.Consumer, b.Name)
+		return sayDetached(p, f.spec.Consumer, b)
 	}
 	defer limitMemory(c, p.env)()
 	x, err := newBackfiller(ctx, c, b, exporter.NewMetrics(nil), log)
@@ -179,28 +187,15 @@ func backfill(ctx context.Context, p *process, f *backfillFlags) error {
 	}
 	defer x.close()
 	x.pipes, x.out = p.pipes, p.stdout
+	x.owning = func(ctx context.Context, own *cursor.Cursor) error {
+		return own.SetSpec(ctx, x.spec, f.change.By, f.change.Reason)
+	}
 	return x.inForeground(ctx, p)
 }
 
-// inForeground works on the backfill and shows how far it is.
-func (x *backfiller) inForeground(ctx context.Context, p *process) error {
-	stop := showProgress(ctx, p, x)
-	err := x.run(ctx)
-	stop()
-	b, statusErr := x.store.Backfill(context.WithoutCancel(ctx), x.name)
-	if statusErr != nil {
-		return errors.Join(err, statusErr)
+func sayDetached(p *process, consumer string, b *cursor.BackfillStatus) error {
+	if w := b.Paused; w != nil {
+		return say(p, "it is paused by %s: %s; a running exporter works on it after: exporter backfill resume %s --reason TEXT", w.By, oneLine(w.Detail), b.Name)
 	}
-	switch {
-	case err == nil:
-		return say(p, "%s is finished at %s; %s sent", x.name, b.Position, plural(b.EventsAccepted, "event"))
-	case errors.Is(err, errStoppedEarly):
-		return withHint(fmt.Errorf("backfill %s: %w, at %s, %s done", x.name, err, b.Position, percentOf(x.spec.Below, &b)),
-			"the same command goes on from there")
-	case b.Paused != nil:
-		return needsPerson(withHint(fmt.Errorf("backfill %s is paused by %s: %s: %s", x.name, b.Paused.By, b.Paused.Reason, b.Paused.Detail),
-			fmt.Sprintf("exporter backfill resume %s --reason TEXT, and then the same command", x.name)))
-	default:
-		return fmt.Errorf("backfill %s: %w", x.name, err)
-	}
+	return say(p, "a running exporter that has %s works on it; see: exporter backfill show %s", consumer, b.Name)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
 )
 
@@ -61,8 +62,23 @@ func (e *engine) workOn(ctx context.Context, b *cursor.BackfillStatus) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go x.logThrottle(watching)
-	err = x.run(ctx)
-	if _, owned := errors.AsType[*cursor.OwnedError](err); owned || errors.Is(err, errStoppedEarly) {
+	return x.explainEnd(x.run(ctx))
+}
+
+// explainEnd says in words that somebody has ended the work on purpose, which is
+// no error. Of a pause of our own it was said when it was made.
+func (x *backfiller) explainEnd(err error) error {
+	_, owned := errors.AsType[*cursor.OwnedError](err)
+	_, own := errors.AsType[*exporter.PauseError](err)
+	paused, isPaused := errors.AsType[*cursor.PausedError](err)
+	switch {
+	case owned, own, errors.Is(err, errStoppedEarly):
+		return nil
+	case errors.Is(err, errCancelled):
+		x.log.Info("the backfill was cancelled; what it has sent stays")
+		return nil
+	case isPaused:
+		x.log.Info("the backfill is paused", "by", paused.By, "reason", paused.Reason, "detail", paused.Detail)
 		return nil
 	}
 	return err

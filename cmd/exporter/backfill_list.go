@@ -17,7 +17,7 @@ import (
 // interface for scripts.
 type backfillReport struct {
 	Backfill   string       `json:"backfill"`
-	State      string       `json:"state"` // running, paused, unowned, finished or cancelled
+	State      string       `json:"state"` // running, paused, queued, stopped, finished or cancelled
 	Spec       backfillSpec `json:"asked_for"`
 	Position   string       `json:"position"`
 	Until      string       `json:"until"`
@@ -34,6 +34,12 @@ type backfillReport struct {
 	Next       string       `json:"next,omitempty"`
 }
 
+// What a backfill is that nobody works on.
+const (
+	backfillQueued  = "queued"  // a running exporter takes it up
+	backfillStopped = "stopped" // it was worked on in the foreground
+)
+
 func backfillReportOf(b *cursor.BackfillStatus) (backfillReport, error) {
 	spec, err := specOf(b)
 	if err != nil {
@@ -44,10 +50,15 @@ func backfillReportOf(b *cursor.BackfillStatus) (backfillReport, error) {
 		Share: share(spec.Below, b), Events: b.EventsAccepted, CreatedAt: b.CreatedAt, FinishedAt: b.Finished,
 		LastError: b.LastError, Waiting: b.Waiting, Letters: b.DeadLetters,
 	}
-	if b.Cancelled {
+	switch {
+	case b.Cancelled:
 		r.State = "cancelled"
+	case r.State == cursor.Unowned && spec.Detached:
+		r.State = backfillQueued
+	case r.State == cursor.Unowned:
+		r.State = backfillStopped
 	}
-	if b.LeaseLive {
+	if b.LeaseLive && b.Finished == nil {
 		r.Owner = b.Owner
 	}
 	if p := b.Paused; p != nil {
@@ -74,7 +85,7 @@ func (r *backfillReport) next() string {
 	case r.Spec.Detached:
 		return "start `exporter run` with " + r.Spec.Consumer + " in EXPORTER_CONSUMERS; if one runs, it may be busy with another backfill"
 	default:
-		return "the command that began it goes on with it; with --detach a running exporter does"
+		return r.Spec.command(r.Backfill)
 	}
 }
 
@@ -92,7 +103,9 @@ func newBackfillListCommand(p *process) *cobra.Command {
 					return err
 				}
 				reports := make([]backfillReport, len(list))
+				var now time.Time
 				for i := range list {
+					now = list[i].Now
 					if reports[i], err = backfillReportOf(&list[i]); err != nil {
 						return err
 					}
@@ -100,7 +113,7 @@ func newBackfillListCommand(p *process) *cobra.Command {
 				if asJSON {
 					return writeJSON(p.stdout, reports)
 				}
-				return printBackfills(p.stdout, reports)
+				return printBackfills(p.stdout, reports, now)
 			})
 		},
 	}
@@ -108,16 +121,20 @@ func newBackfillListCommand(p *process) *cobra.Command {
 	return cmd
 }
 
-func printBackfills(w io.Writer, reports []backfillReport) error {
+func printBackfills(w io.Writer, reports []backfillReport, now time.Time) error {
 	if len(reports) == 0 {
 		_, err := fmt.Fprintln(w, "there is no backfill")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "BACKFILL\tCONSUMER\tSTATE\tDONE\tEVENTS\tASKED FOR")
+	fmt.Fprintln(t, "BACKFILL\tCONSUMER\tSTATE\tDONE\tEVENTS\tSINCE\tASKED FOR")
 	for i := range reports {
 		r := &reports[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f %%\t%d\t%s\n", r.Backfill, r.Spec.Consumer, r.State, 100*r.Share, r.Events, oneLine(r.Spec.String()))
+		since := "created " + ago(now, &r.CreatedAt)
+		if r.FinishedAt != nil {
+			since = "ended " + ago(now, r.FinishedAt)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f %%\t%d\t%s\t%s\n", r.Backfill, r.Spec.Consumer, r.State, 100*r.Share, r.Events, since, oneLine(r.Spec.String()))
 	}
 	return t.Flush()
 }
@@ -183,7 +200,7 @@ func (r *backfillReport) lines(now time.Time) [][2]string {
 		lines = append(lines, [2]string{"dead letters", fmt.Sprint(r.Letters)})
 	}
 	if r.Next != "" {
-		lines = append(lines, [2]string{"next", r.Next})
+		lines = append(lines, [2]string{"next", oneLine(r.Next)})
 	}
 	return lines
 }
@@ -212,7 +229,7 @@ func newBackfillChange(p *process, use, short, example string, do func(context.C
 				return err
 			}
 			return p.withBackfill(cmd.Context(), args[0], func(s *cursor.Store, b cursor.BackfillStatus) error {
-				if b.Finished != nil {
+				if b.Finished != nil && (!b.Cancelled || use != "cancel") {
 					return say(p, "%s ended %s; nothing was changed", b.Name, stamp(b.Finished))
 				}
 				return do(cmd.Context(), s, &b, &c)
@@ -235,9 +252,9 @@ func newBackfillPauseCommand(p *process) *cobra.Command {
 				return sayPaused(ctx, p, s, b.Name)
 			}
 			if !b.LeaseLive {
-				return say(p, "%s is paused at %s; no process works on it", b.Name, b.Position)
+				return say(p, "%s is paused at %s; no process works on it", b.Name, shortPosition(b.Position))
 			}
-			return say(p, "%s is paused at %s; whoever works on it stops within seconds", b.Name, b.Position)
+			return say(p, "%s is paused at %s; whoever works on it stops within seconds", b.Name, shortPosition(b.Position))
 		})
 }
 
@@ -249,28 +266,17 @@ func newBackfillResumeCommand(p *process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !changed {
-				return say(p, "%s is not paused, it is %s; nothing was changed", b.Name, b.State())
-			}
 			b.Paused = nil
 			r, err := backfillReportOf(b)
 			if err != nil {
 				return err
 			}
-			if next := r.next(); next != "" {
-				return say(p, "%s may go on at %s; %s", b.Name, b.Position, next)
+			if !changed {
+				return say(p, "%s is not paused, it is %s; nothing was changed", b.Name, r.State)
 			}
-			return say(p, "%s may go on at %s", b.Name, b.Position)
-		})
-}
-
-func newBackfillCancelCommand(p *process) *cobra.Command {
-	return newBackfillChange(p, "cancel", "End a backfill where it is, for good",
-		`  exporter backfill cancel analytics_backfill_4f21c09a --reason "wrong range"`,
-		func(ctx context.Context, s *cursor.Store, b *cursor.BackfillStatus, c *change) error {
-			if _, err := s.Cancel(ctx, b.Name, c.By, c.Reason); err != nil {
-				return err
+			if r.Next != "" {
+				return say(p, "%s may go on at %s; next: %s", b.Name, shortPosition(b.Position), oneLine(r.Next))
 			}
-			return say(p, "%s is cancelled at %s; the %s it has sent stay where they are", b.Name, b.Position, plural(b.EventsAccepted, "event"))
+			return say(p, "%s may go on at %s", b.Name, shortPosition(b.Position))
 		})
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -52,8 +54,9 @@ func newPlanner(ctx context.Context, c Config, log *slog.Logger) (*planner, erro
 	return &planner{e}, nil
 }
 
-// begin returns the backfill that the flags ask for, made now or begun before.
-// It returns nil when that is finished already, which it says.
+// begin returns the backfill that the flags ask for, made now or begun before; its
+// Spec is what is asked for now. It returns nil when that is finished already,
+// which it says. One that was cancelled needs a person.
 func (l *planner) begin(ctx context.Context, p *process, f *backfillFlags) (*cursor.BackfillStatus, error) {
 	known, err := l.find(ctx, f)
 	if err != nil {
@@ -62,13 +65,16 @@ func (l *planner) begin(ctx context.Context, p *process, f *backfillFlags) (*cur
 	if known != nil && known.Finished == nil {
 		return l.goOn(ctx, p, f, known)
 	}
-	if known != nil && !f.again {
-		what := "has finished"
-		if known.Cancelled {
-			what = "was cancelled"
+	if known != nil && !f.again && known.Cancelled {
+		hint := "--again sends its events anew, and so does another --name"
+		if f.name != "" {
+			hint = "choose another --name to send its events anew"
 		}
-		return nil, say(p, "%s %s %s, %s sent; --again sends them again, and so does another --name",
-			known.Name, what, stamp(known.Finished), plural(known.EventsAccepted, "event"))
+		return nil, needsPerson(withHint(cancelledError(known), hint))
+	}
+	if known != nil && !f.again {
+		return nil, say(p, "%s has finished %s, %s sent; --again sends them again, and so does another --name",
+			known.Name, stamp(known.Finished), plural(known.EventsAccepted, "event"))
 	}
 	if known != nil && f.name != "" {
 		return nil, usage(fmt.Errorf("--name %s is a backfill that has ended; begin anew under another name, or without --name", f.name))
@@ -110,7 +116,7 @@ func (l *planner) find(ctx context.Context, f *backfillFlags) (*cursor.BackfillS
 }
 
 // goOn takes up a backfill that was begun before; its rate and its bounds may
-// be others now.
+// be others now, which is written down once this process owns it.
 func (l *planner) goOn(ctx context.Context, p *process, f *backfillFlags, b *cursor.BackfillStatus) (*cursor.BackfillStatus, error) {
 	was, err := specOf(b)
 	if err != nil {
@@ -118,15 +124,38 @@ func (l *planner) goOn(ctx context.Context, p *process, f *backfillFlags, b *cur
 	}
 	spec := f.spec
 	spec.Below = was.Below
-	if _, err := l.store.SetSpec(ctx, b.Name, spec, f.change.By, f.change.Reason); err != nil {
-		return nil, explainWrite(ctx, l.export, l.config.Database.Export, err)
+	line := fmt.Sprintf("%s goes on at %s, %s done, until %s", b.Name, shortPosition(b.Position), percentOf(spec.Below, b), shortPosition(b.Until))
+	switch {
+	case f.detach && !reflect.DeepEqual(spec, was):
+		err = l.leave(ctx, f, b.Name, &spec)
+	case f.detach:
+	case b.Paused != nil:
+		err = pausedError(b)
+	case b.LeaseLive:
+		line += fmt.Sprintf(", if %s has ended", b.Owner)
 	}
-	again, err := l.store.Backfill(ctx, b.Name)
+	if err == nil {
+		b.Spec, err = json.Marshal(spec)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &again, say(p, "%s goes on at %s, %s done, until %s", b.Name, b.Position, percentOf(spec.Below, b), b.Until)
+	return b, say(p, "%s", line)
 }
+
+// leave writes down what a running exporter is to do, unless somebody works on
+// the backfill as it is.
+func (l *planner) leave(ctx context.Context, f *backfillFlags, name string, spec *backfillSpec) error {
+	err := l.store.SetSpec(ctx, name, spec, f.change.By, f.change.Reason)
+	if owned, ok := errors.AsType[*cursor.OwnedError](err); ok {
+		return withHint(fmt.Errorf("%s is worked on by %s as it was asked for before; nothing was changed", name, owned.Owner),
+			fmt.Sprintf("exporter backfill pause %s --reason TEXT, then the same command, then exporter backfill resume %s --reason TEXT", name, name))
+	}
+	return explainWrite(ctx, l.export, l.config.Database.Export, err)
+}
+
+// shortPosition is a position for people: one with many open ids is long.
+func shortPosition(at exporter.Position) string { return shortened(at.String()) }
 
 func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cursor.BackfillStatus, error) {
 	if err := l.runsExist(ctx, f.spec.Runs); err != nil {
@@ -147,7 +176,7 @@ func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cu
 	if err != nil {
 		return nil, err
 	}
-	return &b, say(p, "%s begins at %s and ends at %s: %s", b.Name, b.Position, b.Until, oneLine(f.spec.String()))
+	return &b, say(p, "%s begins at %s and ends at %s: %s", b.Name, shortPosition(b.Position), shortPosition(b.Until), oneLine(f.spec.String()))
 }
 
 // runsExist refuses ids of runs that are written out and have no events: a
@@ -178,7 +207,7 @@ func (l *planner) plan(ctx context.Context, f *backfillFlags) (cursor.Plan, erro
 		return plan, err
 	}
 	if len(plan.Until.Minus(plan.From)) == 0 {
-		return plan, usage(fmt.Errorf("there is nothing between %s (%s) and the end (%s)", f.spec.From, plan.From, plan.Until))
+		return plan, usage(fmt.Errorf("there is nothing between %s (%s) and the end (%s)", f.spec.From, shortPosition(plan.From), shortPosition(plan.Until)))
 	}
 	_, next, err := docket.Neighbours(ctx, l.docket, l.config.Database.DocketSchema, plan.From)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/docket-exporter/exporter/cursor"
 )
@@ -100,11 +101,11 @@ func (r *progressBar) line(b *cursor.BackfillStatus, why string, now time.Time) 
 	if left >= 0 && done < 1 {
 		text += "  " + left.Round(time.Second).String() + " left"
 	}
-	if r.terminal {
-		text = drawn(done) + " " + text
-	}
 	if why != "" {
 		text += "  waits: " + oneLine(why)
+	}
+	if bar := drawn(done) + " "; r.terminal && utf8.RuneCountInString(bar+text) < r.width() {
+		text = bar + text
 	}
 	return text
 }

@@ -88,7 +88,7 @@ func (x *backfiller) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errReachedEnd):
 			return nil
-		case errors.Is(err, cursor.ErrFinished):
+		case errors.Is(err, cursor.ErrFinished), errors.Is(err, exporter.ErrFenced) && x.hasEnded(work):
 			return x.finishedElsewhere(work)
 		case x.stopping():
 			return errStoppedEarly
@@ -107,6 +107,12 @@ func (x *backfiller) run(ctx context.Context) error {
 
 // errCancelled says that a person has ended the backfill.
 var errCancelled = errors.New("the backfill was cancelled")
+
+// hasEnded reports whether there is nothing left to own.
+func (x *backfiller) hasEnded(ctx context.Context) bool {
+	b, err := x.store.Backfill(ctx, x.name)
+	return err == nil && b.Finished != nil
+}
 
 func (x *backfiller) finishedElsewhere(ctx context.Context) error {
 	b, err := x.store.Backfill(ctx, x.name)

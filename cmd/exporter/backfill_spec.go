@@ -54,22 +54,31 @@ func (s *backfillSpec) defaultName(n int) string {
 	return name
 }
 
-// String says which events are asked for.
+// String says which events are asked for, for people.
 func (s *backfillSpec) String() string {
 	to := s.To
 	if to == "" {
 		to = "where " + s.Consumer + " was"
 	}
-	text := fmt.Sprintf("from %s to %s", s.From, to)
+	text := fmt.Sprintf("from %s to %s", shortened(s.From), shortened(to))
+	if only := s.only(); only != "" {
+		text += ", " + only
+	}
+	return text
+}
+
+// only says what is selected; empty for everything.
+func (s *backfillSpec) only() string {
+	var parts []string
 	for _, only := range []struct {
 		what     string
 		patterns []string
 	}{{"runs", exactly(s.Runs)}, {"types", s.Types}, {"tenants", s.Tenants}, {"graphs", s.Graphs}} {
 		if len(only.patterns) > 0 {
-			text += fmt.Sprintf(", %s %s", only.what, strings.Join(only.patterns, ","))
+			parts = append(parts, only.what+" "+strings.Join(only.patterns, ","))
 		}
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // exactly leaves out what marks a text that is no pattern.

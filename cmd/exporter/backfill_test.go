@@ -53,6 +53,35 @@ func (s *site) lines(name string) []string {
 	return s.delivered(name)
 }
 
+// unfinished returns the files of one name in the directory of analytics that a
+// reader does not take.
+func (s *site) unfinished(name string) []string {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.env["CONSUMER_ANALYTICS_FILE_DIR"], name+"-*.part"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return files
+}
+
+// accepted is how many events of a consumer are recorded; 0 before it exists.
+func (s *site) accepted(name string) int64 {
+	s.t.Helper()
+	return pgtest.Value[int64](s.t, s.pool, `SELECT coalesce(max(events_accepted), 0) FROM docket_export.consumers WHERE name = $1`, name)
+}
+
+// spec is what a backfill is asked for, as it is stored.
+func (s *site) spec(name string) string {
+	s.t.Helper()
+	return pgtest.Value[string](s.t, s.pool, `SELECT spec::text FROM docket_export.consumers WHERE name = $1`, name)
+}
+
+// awaitWords waits until stderr holds a text.
+func (c *child) awaitWords(text string) {
+	c.t.Helper()
+	pgtest.Until(c.t, 30*time.Second, text, func() bool { return strings.Contains(c.stderr.String(), text) })
+}
+
 // begun is the name of the backfill that a command has begun.
 func begun(t *testing.T, r result) string {
 	t.Helper()
@@ -274,13 +303,22 @@ func TestDetachedBackfill(t *testing.T) {
 	pgtest.Until(t, 30*time.Second, "the exporter to take it up", func() bool { return len(s.lines(name)) > 0 })
 	command(t, s.env, "backfill", "pause", name, "--reason", "busy").want(t, exitOK, "is paused")
 	pgtest.Until(t, 30*time.Second, "the owner to stop", func() bool { return !s.status(name).LeaseLive })
+	c.awaitWords("the backfill is paused")
 	command(t, s.env, "backfill", "show", name).want(t, exitOK, "paused", "busy", "backfill resume")
 	command(t, s.env, "status").want(t, exitPerson, "exporter backfill resume "+name+" --reason TEXT")
 	at := s.status(name).Position
 	command(t, s.env, "backfill", "resume", name, "--reason", "calm").want(t, exitOK, "may go on")
 	pgtest.Until(t, 30*time.Second, "progress", func() bool { return s.status(name).Position.High > at.High })
 	command(t, s.env, "backfill", "cancel", name, "--reason", "wrong").want(t, exitOK, "is cancelled")
-	pgtest.Until(t, 30*time.Second, "the owner to notice", func() bool { return strings.Contains(c.stderr.String(), "no backfill is worked on") })
+	c.awaitWords("the backfill was cancelled")
+	if parts := s.unfinished(name); len(parts) > 0 {
+		t.Errorf("what was sent before the end is in %v, which no reader takes", parts)
+	}
+	for _, alarm := range []string{"no backfill is worked on", "no longer the owner"} {
+		if strings.Contains(c.stderr.String(), alarm) {
+			t.Errorf("pause and cancel are on purpose, and it says %q\n%s", alarm, c.stderr)
+		}
+	}
 	high := s.status(name).Position.High
 	command(t, s.env, "backfill", "list").want(t, exitOK, "cancelled")
 	r = command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--to", "id:401", "--detach", "--again")

@@ -59,6 +59,10 @@ func (e *engine) checkConsumer(ctx context.Context, c ConsumerConfig, known []cu
 	subject := consumerSubject(c.Name)
 	for i := range known {
 		if k := &known[i]; k.Name == c.Name {
+			if err := refuseBackfill(k); err != nil {
+				found.failed(subject, err)
+				return
+			}
 			found.cursor(subject, k)
 			return
 		}

@@ -41,6 +41,24 @@ func TestCheckFindsAMistypedConsumer(t *testing.T) {
 	command(t, s.env, "check").want(t, exitOK, "NEW", "warn", "a new history begins", "START is set: analytics")
 }
 
+// A consumer of a backfill's name would never export anything.
+func TestConsumerNamedLikeABackfill(t *testing.T) {
+	s := newSite(t)
+	s.insert("r", 3)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history").want(t, exitOK)
+	s.also("aside")
+	s.also("history")
+	s.env["CONSUMER_ASIDE_START"] = "latest"
+	s.env["EXPORTER_HTTP_ADDR"] = "off"
+	for _, args := range [][]string{{"check"}, {"run"}, {"run", "--once"}} {
+		command(t, s.env, args...).want(t, exitUsage, "EXPORTER_CONSUMERS names history, which is a backfill", "a name of its own")
+	}
+	if n := pgtest.Value[int](t, s.pool, `SELECT count(*)::int FROM docket_export.consumers WHERE name = 'aside'`); n != 0 {
+		t.Error("another consumer was made")
+	}
+}
+
 func TestCheckWarnsOfTypesThatDoNotExist(t *testing.T) {
 	env, _ := installed(t)
 	env["CONSUMER_ANALYTICS_TYPES"] = "node_complete,run_*,!nothing"

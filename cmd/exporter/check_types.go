@@ -17,10 +17,17 @@ var knownTypes = []string{
 	"channel_updated", "edge_triggered", "checkpoint_committed",
 }
 
-// checkTypes warns of a pattern of TYPES that selects no type we know: a
-// mistyped one exports nothing and says nothing.
+// checkTypes warns of patterns of TYPES that select nothing.
 func checkTypes(c *ConsumerConfig, found *findings) {
-	for _, pattern := range c.Types {
+	for _, x := range unknownTypes(c.Types, c.Prefix()+"TYPES") {
+		found.add(finding{Level: exporter.LevelWarn, Subject: consumerSubject(c.Name), Text: x.Text, Hint: x.Hint})
+	}
+}
+
+// unknownTypes tells of each pattern that selects no type we know: a mistyped
+// one exports nothing and says nothing. where names the variable or flag.
+func unknownTypes(patterns Patterns, where string) (told []advisory) {
+	for _, pattern := range patterns {
 		if strings.HasPrefix(pattern, "!") || slices.ContainsFunc(knownTypes, func(t string) bool { return selects(pattern, t) }) {
 			continue
 		}
@@ -28,12 +35,13 @@ func checkTypes(c *ConsumerConfig, found *findings) {
 		if near := nearest(strings.TrimSuffix(pattern, "*"), knownTypes); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		found.add(finding{
-			Level: exporter.LevelWarn, Subject: consumerSubject(c.Name),
-			Text: fmt.Sprintf("%q in %sTYPES matches no event type that this exporter knows", pattern, c.Prefix()), Hint: hint,
-		})
+		told = append(told, advisory{fmt.Sprintf("%q in %s matches no event type that this exporter knows", pattern, where), hint})
 	}
+	return told
 }
+
+// advisory is something suspicious, and what to do about it.
+type advisory struct{ Text, Hint string }
 
 func selects(pattern, text string) bool {
 	if prefix, open := strings.CutSuffix(pattern, "*"); open {

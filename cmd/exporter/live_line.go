@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -50,11 +54,33 @@ func (l *liveLine) print(line string, urgent bool) {
 	switch {
 	case l.terminal:
 		l.clear()
-		fmt.Fprint(l.out, line)
+		fmt.Fprint(l.out, fitted(line, l.width()))
 	case urgent || time.Since(l.said) >= lineInterval:
 		fmt.Fprintln(l.out, line)
 		l.said = time.Now()
 	}
+}
+
+// width is how many characters a line of the terminal has.
+func (l *liveLine) width() int {
+	if f, ok := l.out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return usualWidth
+}
+
+// usualWidth is that of a terminal which does not say.
+const usualWidth = 80
+
+// fitted cuts a line so that a terminal does not go on with it below, where it
+// could not be cleared. The last column stays empty: some wrap already there.
+func fitted(line string, width int) string {
+	if utf8.RuneCountInString(line) < width {
+		return line
+	}
+	return string([]rune(line)[:max(0, width-2)]) + "…"
 }
 
 func (l *liveLine) clear() { fmt.Fprint(l.out, "\r\x1b[K") }

@@ -112,6 +112,13 @@ func (e *engine) createConsumers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i := range known {
+		if consumerConfig(e.config, known[i].Name) != nil {
+			if err := refuseBackfill(&known[i]); err != nil {
+				return err
+			}
+		}
+	}
 	for _, c := range e.config.Consumers {
 		if isKnown(known, c.Name) {
 			continue
@@ -131,6 +138,16 @@ func (e *engine) createConsumers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// refuseBackfill refuses a backfill's cursor, also an ended one's, to a consumer
+// of that name: it has an end, and nothing would be exported behind it.
+func refuseBackfill(k *cursor.Status) error {
+	if k.Kind != cursor.Backfill {
+		return nil
+	}
+	return usage(withHint(fmt.Errorf("EXPORTER_CONSUMERS names %s, which is a backfill", k.Name),
+		"give the consumer a name of its own; `exporter backfill show "+k.Name+"` says what that one is"))
 }
 
 func isKnown(known []cursor.Status, name string) bool {

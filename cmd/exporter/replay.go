@@ -64,7 +64,7 @@ func replayRun(ctx context.Context, p *process, run string, f *backfillFlags) er
 		}
 		f.spec.From, f.spec.To = fmt.Sprintf("id:%d", span.First), fmt.Sprintf("id:%d", span.Last+1)
 		f.spec.Runs = []string{"=" + run}
-		return err
+		return explainDatabase(err)
 	})
 	if err != nil {
 		return err

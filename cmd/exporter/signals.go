@@ -12,15 +12,19 @@ import (
 // sent to the process group, and a parent such as make passed it on as well.
 const sameSignal = 100 * time.Millisecond
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. A
-// second one exits at once with 128 + its number. It does not fall back to the
-// default action for that, because the kernel ignores SIGTERM's default action
-// in PID 1.
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM, and
+// with SIGHUP, which a lost terminal sends, unless it is ignored as under nohup. A
+// second SIGINT or SIGTERM exits at once with 128 + its number. It does not fall
+// back to the default action for that, because the kernel ignores SIGTERM's
+// default action in PID 1.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signal.Ignore(syscall.SIGXFSZ) // a file size limit is then an error of the write, like a full disk
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		select {
@@ -33,7 +37,7 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		for {
 			select {
 			case s := <-signals:
-				if time.Since(first) > sameSignal {
+				if s != syscall.SIGHUP && time.Since(first) > sameSignal { // a terminal and its shell both send it
 					os.Exit(128 + int(s.(syscall.Signal)))
 				}
 			case <-done:

@@ -30,8 +30,9 @@ type supervisor struct {
 	stop     <-chan struct{}
 	source   atomic.Pointer[docket.Source]
 	before   readBefore
-	end      *ending       // nil for a consumer that follows Docket for ever
-	waiting  func() string // out of consideration for whom it reads nothing; nil for a consumer that always reads
+	end      *ending                                     // nil for a consumer that follows Docket for ever
+	waiting  func() string                               // out of consideration for whom it reads nothing; nil for a consumer that always reads
+	owning   func(context.Context, *cursor.Cursor) error // what to do first with each claim; nil for nothing
 }
 
 func (e *engine) supervisor(c ConsumerConfig) *supervisor {
@@ -94,9 +95,14 @@ func (s *supervisor) turn(work context.Context) error {
 	s.before.claimed(own.Epoch())
 	s.log.Info("claimed", "epoch", own.Epoch(), "at", state.Position.High, "open_ranges", len(state.Position.Holes))
 	s.tellFilter(work, own)
-	err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
-		return bounded(ctx, func() error { return s.pipe(ctx, leaving, own, state) })
-	})
+	if s.owning != nil {
+		err = s.owning(work, own)
+	}
+	if err == nil {
+		err = own.Run(work, s.heartbeat, func(ctx context.Context) error {
+			return bounded(ctx, func() error { return s.pipe(ctx, leaving, own, state) })
+		})
+	}
 	var pause *exporter.PauseError
 	if errors.As(err, &pause) {
 		pause.Detail = s.consumer.nameVariables(pause.Detail)

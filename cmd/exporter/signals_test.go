@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
+)
+
+// A lost terminal stops a backfill as ctrl-C does, but not one under nohup.
+func TestLostTerminal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.insert("a", 120)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	ask := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history", "--rate", "20/s"}
+	c := start(t, s.env, "", ask...)
+	pgtest.Until(t, 20*time.Second, "the first events", func() bool { return s.accepted("history") > 0 })
+	c.signal(syscall.SIGHUP)
+	if code := c.wait(20 * time.Second); code != exitFailed || !strings.Contains(c.stderr.String(), "the same command goes on from there") {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	if at := s.status("history"); at.Owner != "" || at.Intent != nil {
+		t.Fatalf("status %+v", at)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.accepted("history")
+	c = startCommand(t, s.env, "", append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, self}, ask...)...)
+	pgtest.Until(t, 20*time.Second, "it to go on", func() bool { return s.accepted("history") > before })
+	c.signal(syscall.SIGHUP)
+	if code := c.wait(30 * time.Second); code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, c.stderr)
+	}
+	wantOnce(t, s.lines("history"), 120)
+}
