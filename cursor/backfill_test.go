@@ -119,7 +119,7 @@ func TestCancelFencesTheOwner(t *testing.T) {
 			t.Errorf("finish after cancel: %v", err)
 		}
 		b := f.backfill()
-		if !b.Cancelled || b.State() != Finished || b.Position.High != 0 || b.Intent != nil || b.Owner != "" {
+		if !b.Cancelled || b.Finished == nil || b.State() != Cancelled || b.Position.High != 0 || b.Intent != nil || b.Owner != "" {
 			t.Errorf("%+v", b)
 		}
 	})
