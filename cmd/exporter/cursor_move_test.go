@@ -260,6 +260,7 @@ func TestCursorImportTakesOver(t *testing.T) {
 	s.insert("r", 4)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 4)
+	pgtest.Until(t, 20*time.Second, "the position", func() bool { return s.status("analytics").Position.High == 4 })
 	file := s.exported(func(text string) string { return strings.Replace(text, `"position": "4"`, `"position": "2"`, 1) })
 	command(t, s.env, "cursor", "import", file, "--reason", "x", "--yes", "--take-over").want(t, exitOK, "ids 3 to 4 (2 of them) are read and their events delivered again", "analytics is at 2; it was at 4")
 	s.await("analytics", 6)
