@@ -51,9 +51,8 @@ SELECT $8::text, 'create', made.name, $9::text, to_jsonb(made) - 'dead' FROM mad
 // BackfillStatus is a backfill as people see it.
 type BackfillStatus struct {
 	Status
-	Until     exporter.Position
-	Spec      json.RawMessage // as it was given to CreateBackfill, or to SetSpec
-	Cancelled bool            // a person ended it; it is Finished then, too
+	Until exporter.Position
+	Spec  json.RawMessage // as it was given to CreateBackfill, or to SetSpec
 }
 
 // Backfills returns all backfills in the order in which they were created.
@@ -105,7 +104,7 @@ func (s *Store) backfill(ctx context.Context, status Status) (BackfillStatus, er
 	b := BackfillStatus{Status: status}
 	var until storedPosition
 	var spec string
-	err := s.pool.QueryRow(ctx, s.sql(selectBackfill), status.UID).Scan(&until.high, &until.holes, &spec, &b.Cancelled)
+	err := s.pool.QueryRow(ctx, s.sql(selectBackfill), status.UID).Scan(&until.high, &until.holes, &spec)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -118,7 +117,7 @@ func (s *Store) backfill(ctx context.Context, status Status) (BackfillStatus, er
 }
 
 const selectBackfill = `
-SELECT until_high, until_holes::text, (spec - 'cancelled')::text, coalesce((spec->>'cancelled')::boolean, false)
+SELECT until_high, until_holes::text, (spec - 'cancelled')::text
   FROM {consumers} WHERE uid = $1::text::uuid AND until_high IS NOT NULL AND spec IS NOT NULL`
 
 // SetSpec replaces what a backfill was asked for, but for its end; a changed

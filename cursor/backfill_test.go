@@ -116,7 +116,7 @@ func TestCancelFencesTheOwner(t *testing.T) {
 			t.Errorf("finish after cancel: %v", err)
 		}
 		b := f.backfill()
-		if !b.Cancelled || b.State() != Finished || b.Position.High != 0 || b.Intent != nil || !b.LeaseLive {
+		if !b.Cancelled || b.Finished == nil || b.State() != Cancelled || b.Position.High != 0 || b.Intent != nil || !b.LeaseLive {
 			t.Errorf("%+v", b)
 		}
 	})

@@ -48,5 +48,5 @@ SELECT uid, kind, before, after, spec, ended FROM (
            nullif(coalesce(a.after, a.before) -> 'spec', 'null')::text AS spec, false AS ended
       FROM {audit} a WHERE a.command IN ('create', 'rename', 'remove')
     UNION ALL
-    SELECT NULL, c.uid::text, c.kind, '', c.name, c.spec::text, c.finished_at IS NOT NULL AND `+notOwned+` FROM {consumers} c) AS changes
+    SELECT NULL, c.uid::text, c.kind, '', c.name, c.spec::text, c.finished_at IS NOT NULL AND ` + notOwned + ` FROM {consumers} c) AS changes
  ORDER BY id NULLS LAST, uid`

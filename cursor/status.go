@@ -48,6 +48,7 @@ type Status struct {
 	Paused      *Pause // nil when it is not
 	Holders     []exporter.Holder
 	Finished    *time.Time // when a backfill ended; nil when it has not
+	Cancelled   bool       // a person ended it; it is Finished then, too
 
 	CreatedAt, UpdatedAt time.Time
 	Now                  time.Time // the database's clock at reading, to measure ages with
@@ -55,15 +56,18 @@ type Status struct {
 
 // Words for Status.State; the view export_status uses the same.
 const (
-	Paused   = "paused"   // by a person or by the exporter; nothing moves
-	Running  = "running"  // owned
-	Unowned  = "unowned"  // no process works on it
-	Finished = "finished" // a backfill that has ended
+	Paused    = "paused"    // by a person or by the exporter; nothing moves
+	Running   = "running"   // owned
+	Unowned   = "unowned"   // no process works on it
+	Finished  = "finished"  // a backfill that has reached its end
+	Cancelled = "cancelled" // a backfill that a person has ended
 )
 
 // State is the consumer's state in one word.
 func (s *Status) State() string {
 	switch {
+	case s.Cancelled:
+		return Cancelled
 	case s.Finished != nil:
 		return Finished
 	case s.Paused != nil:
@@ -122,7 +126,7 @@ SELECT c.uid::text, c.name, c.kind, c.high_id, c.holes::text, c.batch, c.attempt
        coalesce(c.last_error, ''), c.last_error_at, CASE WHEN c.lease_until >= clock_timestamp() THEN coalesce(c.waiting_for, '') ELSE '' END,
        c.paused_reason, c.paused_detail, c.paused_by, c.paused_at,
        c.polled_at, c.read_at, c.oldest_hole_at, c.mark_event_id, c.mark_run_id, c.mark_seq, encode(c.mark_hash, 'hex'), c.mark_at,
-       c.holders::text, c.finished_at, c.created_at, c.updated_at, clock_timestamp()
+       c.holders::text, c.finished_at, coalesce((c.spec->>'cancelled')::boolean, false), c.created_at, c.updated_at, clock_timestamp()
   FROM {consumers} c
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE d.state = 'open') AS open, count(*) FILTER (WHERE d.state = 'held') AS held, min(d.first_at) AS oldest
@@ -144,7 +148,7 @@ func scanStatus(row pgx.CollectableRow) (Status, error) {
 		&s.DeadLettersOpen, &s.DeadLettersHeld, &s.DeadLetterOldest, &s.Losses, &s.LastError, &s.LastErrorAt, &s.Waiting,
 		&pause.reason, &pause.detail, &pause.by, &pause.at,
 		&s.PolledAt, &s.ReadAt, &s.OldestHoleAt, &mark.id, &mark.run, &mark.seq, &mark.hash, &mark.at,
-		&holders, &s.Finished, &s.CreatedAt, &s.UpdatedAt, &s.Now)
+		&holders, &s.Finished, &s.Cancelled, &s.CreatedAt, &s.UpdatedAt, &s.Now)
 	if err != nil {
 		return s, err
 	}

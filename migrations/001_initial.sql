@@ -224,7 +224,8 @@ COMMENT ON COLUMN @schema@.audit.after IS 'The row after the change, without dea
 CREATE VIEW @schema@.export_status AS
 SELECT c.name AS consumer,
        c.kind,
-       CASE WHEN c.finished_at IS NOT NULL THEN 'finished'
+       CASE WHEN c.finished_at IS NOT NULL AND (c.spec->>'cancelled')::boolean THEN 'cancelled'
+            WHEN c.finished_at IS NOT NULL THEN 'finished'
             WHEN c.paused_at IS NOT NULL THEN 'paused'
             WHEN c.lease_until >= clock_timestamp() THEN 'running'
             ELSE 'unowned' END AS state,

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/sources/docket"
@@ -26,8 +28,8 @@ func checkPositions(ctx context.Context, c Config, found *findings) {
 		return
 	}
 	defer e.close()
-	if err := e.checkBinding(ctx); err != nil {
-		found.failed(exportSubject, err)
+	if err := sameSource(ctx, e.store, e.docket, c.Database.DocketSchema); err != nil {
+		found.failed(exportSubject, explainSource(err, c.Database))
 		return
 	}
 	found.ok(exportSubject, "the positions kept there are this Docket's")
@@ -41,14 +43,29 @@ func checkPositions(ctx context.Context, c Config, found *findings) {
 	}
 }
 
-func (e *engine) checkBinding(ctx context.Context) error {
-	id, err := docket.SystemIdentifier(ctx, e.docket)
+// sameSource refuses a Docket database that is not the one the exporter's
+// tables belong to; those that belong to none yet are anybody's.
+func sameSource(ctx context.Context, store *cursor.Store, pool *pgxpool.Pool, docketSchema string) error {
+	if err := store.CheckSchema(ctx, docketSchema); err != nil { // also while Docket's database does not answer
+		return err
+	}
+	id, err := docket.SystemIdentifier(ctx, pool)
 	if err != nil {
 		return err
 	}
-	err = e.store.CheckSource(ctx, e.config.Database.DocketSchema, id)
-	if changed, ok := errors.AsType[*exporter.PauseError](err); ok && changed.Reason == exporter.PausedSourceChanged {
-		return withHint(err, "correct "+e.config.Database.Docket.variable+" or EXPORT_SCHEMA; if Docket has moved, docs/operations.md says how to go on")
+	return store.CheckSource(ctx, docketSchema, id)
+}
+
+// isChanged reports whether err says that the source is another one.
+func isChanged(err error) bool {
+	changed, ok := errors.AsType[*exporter.PauseError](err)
+	return ok && changed.Reason == exporter.PausedSourceChanged
+}
+
+// explainSource says what a person does about an error of sameSource.
+func explainSource(err error, db DatabaseConfig) error {
+	if isChanged(err) {
+		return withHint(err, "correct "+db.Docket.variable+" or EXPORT_SCHEMA; if Docket has moved, docs/operations.md says how to go on")
 	}
 	return explainDatabase(err)
 }

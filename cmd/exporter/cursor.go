@@ -46,12 +46,17 @@ func printCursors(w io.Writer, reports []consumerReport, asJSON bool) error {
 		return writeJSON(w, reports)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var positions []string
 	fmt.Fprintln(t, "CONSUMER\tKIND\tSTATE\tBATCH\tPOSITION")
 	for i := range reports {
 		r := &reports[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", r.Consumer, r.Kind, r.State, r.Batch, shortened(r.Position))
+		positions = append(positions, r.Position)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return sayWhole(w, positions...)
 }
 
 func newCursorShowCommand(p *process) *cobra.Command {
@@ -79,11 +84,12 @@ func newCursorShowCommand(p *process) *cobra.Command {
 				if asJSON {
 					return writeJSON(p.stdout, reportOf(&status, db))
 				}
-				lines, err := p.around(ctx, db, &status)
+				lines, err := p.around(ctx, s, db, &status)
 				if err != nil {
 					fmt.Fprintf(p.stderr, "what lies around the position is unknown: %v\n", err)
 				}
-				return printLines(p.stdout, append(cursorLines(reportOf(&status, db)), lines...))
+				r := reportOf(&status, db)
+				return printWhole(p.stdout, append(cursorLines(r), lines...), r.Position)
 			})
 		},
 	}
@@ -118,7 +124,7 @@ func cursorLines(r consumerReport) [][2]string {
 		{"uid", r.UID},
 		{"kind", r.Kind},
 		{"state", r.words()},
-		{"position", r.Position},
+		{"position", shortened(r.Position)},
 		{"open ids", strconv.FormatInt(r.OpenIDs, 10)},
 		{"batch", strconv.FormatInt(r.Batch, 10)},
 		{"in flight", fmt.Sprintf("%s, attempt %s", plural(int64(r.InFlight), "event"), attempt(&r))},

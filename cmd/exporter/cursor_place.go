@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,9 +21,11 @@ const placeHelp = `A place in the events is one of
 
   earliest                below everything that exists
   latest                  behind everything that is visible now
-  120345                  a position as status prints it, also 120345-{[120300,120302]}
+  120345                  a position, also 120345-{[120300,120302]}: what
+                          cursor show NAME --json has as position
   id:120345               just below that id, whose event is the first
-  time:2026-11-29T10:00Z  just below the lowest id that was inserted at or after it
+  time:2026-11-29T10:00Z  just below the lowest id that was inserted at or after
+                          it; in UTC where it names no zone
   run:RUN_ID              just below the run's first event
   run:RUN_ID/SEQ          just below that event of the run
 
@@ -52,6 +55,9 @@ func (p *process) withDocket(ctx context.Context, db DatabaseConfig, do func(con
 // parsePlace makes a mistake in an argument one of usage.
 func parsePlace(text string) (docket.Place, error) {
 	place, err := docket.ParsePlace(text)
+	if err != nil && strings.Contains(text, shortenedIDs) {
+		err = withHint(fmt.Errorf("%q is a position that was shortened for people", text), "`exporter cursor show NAME|PLACE --json` has it whole")
+	}
 	if err != nil {
 		return place, usage(err)
 	}
@@ -128,6 +134,11 @@ func describePlace(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig, n
 	return r, nil
 }
 
+// toNow says what comes from the place on.
+func (r *placeReport) toNow() string {
+	return fmt.Sprintf("from there to now: %s; the next by id: %s", r.events(), r.Next)
+}
+
 func (r *placeReport) events() string {
 	if r.Exact {
 		return plural(r.Events, "event")
@@ -141,8 +152,8 @@ func (r *placeReport) lines() [][2]string {
 		toNow += ", the oldest inserted " + stamp(r.Oldest)
 	}
 	return [][2]string{
-		{"place", oneLine(r.Place)},
-		{"position", r.Position},
+		{"place", shortened(oneLine(r.Place))},
+		{"position", shortened(r.Position)},
 		{"open ids", fmt.Sprint(r.OpenIDs)},
 		{"last done", r.Done.String()},
 		{"next by id", r.Next.String()},
@@ -172,16 +183,19 @@ func (p *process) showPlace(ctx context.Context, text string, asJSON bool) error
 		if asJSON {
 			return writeJSON(p.stdout, r)
 		}
-		return printLines(p.stdout, r.lines())
+		return printWhole(p.stdout, r.lines(), r.Position)
 	})
 }
 
 // around adds what lies around a consumer's position; what cannot be read is
 // left out, and the error says why.
-func (p *process) around(ctx context.Context, db DatabaseConfig, s *cursor.Status) (lines [][2]string, err error) {
+func (p *process) around(ctx context.Context, store *cursor.Store, db DatabaseConfig, s *cursor.Status) (lines [][2]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
 	defer cancel()
 	err = p.withDocket(ctx, db, func(ctx context.Context, pool *pgxpool.Pool) error {
+		if err := sameSource(ctx, store, pool, db.DocketSchema); err != nil {
+			return explainSource(err, db)
+		}
 		r, err := describePlace(ctx, pool, db, s.Name, s.Position)
 		if err == nil {
 			lines = r.lines()[3:]
@@ -189,6 +203,24 @@ func (p *process) around(ctx context.Context, db DatabaseConfig, s *cursor.Statu
 		return err
 	})
 	return lines, err
+}
+
+// printWhole prints lines, and where positions are whole that are shortened there.
+func printWhole(w io.Writer, lines [][2]string, positions ...string) error {
+	if err := printLines(w, lines); err != nil {
+		return err
+	}
+	return sayWhole(w, positions...)
+}
+
+// sayWhole says where positions are whole, if one of them is shortened.
+func sayWhole(w io.Writer, positions ...string) error {
+	text := wholeElsewhere(positions...)
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
 }
 
 func printLines(w io.Writer, lines [][2]string) error {

@@ -55,6 +55,7 @@ func TestCursorSet(t *testing.T) {
 	s.insert("r", 4)
 	c := start(t, s.env, "", "run")
 	s.await("analytics", 4)
+	pgtest.Until(t, 20*time.Second, "the position", func() bool { return s.status("analytics").Position.High == 4 })
 	set := []string{"cursor", "set", "analytics", "run:r/3", "--reason", "lost downstream"}
 	command(t, s.env, set...).want(t, exitUsage, "would move analytics from 4 to 2", "ids 3 to 4 (2 of them) would be read and their events delivered again",
 		"2 events", "3, run r/3", "add --take-over", "nothing was changed; add --yes")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -22,6 +23,7 @@ const transferVersion = 1
 // transfer is a file of positions.
 type transfer struct {
 	Version      int             `json:"version"`
+	System       int64           `json:"system_identifier,string,omitempty"` // of Docket's server; 0 where any will do
 	DocketSchema string          `json:"docket_schema"`
 	ExportedAt   time.Time       `json:"exported_at"`
 	Consumers    []transferEntry `json:"consumers"`
@@ -46,7 +48,14 @@ func newCursorExportCommand(p *process) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				bound, err := s.Source(ctx)
+				if err != nil {
+					return err
+				}
 				out := transfer{Version: transferVersion, DocketSchema: db.DocketSchema, ExportedAt: time.Now().UTC().Truncate(time.Second)}
+				if bound != nil {
+					out.System = bound.System
+				}
 				for _, k := range list {
 					entry := transferEntry{Consumer: k.Name, Position: k.Position.String(), EventsAccepted: k.EventsAccepted}
 					if k.Intent != nil {
@@ -80,8 +89,10 @@ func liveConsumers(ctx context.Context, s *cursor.Store, names []string) ([]curs
 
 const cursorImportHelp = `Read positions that ` + "`exporter cursor export`" + ` wrote: a consumer that does not
 exist is made at its position, one that exists is moved there as by cursor set.
-The positions mean something only in the database they were taken from, or in a
-physical copy of it.`
+Every position is verified before anything is changed: it must not lie above
+Docket's id sequence. The positions mean something only in the database they were
+taken from, or in a physical copy of it: the file of another server is refused,
+unless system_identifier is taken out of it.`
 
 func newCursorImportCommand(p *process) *cobra.Command {
 	var c change
@@ -102,7 +113,13 @@ func newCursorImportCommand(p *process) *cobra.Command {
 			}
 			ctx := cmd.Context()
 			return p.withStore(ctx, func(s *cursor.Store, db DatabaseConfig) error {
-				return importCursors(ctx, p, s, db, in, takeOver, &c)
+				if in.DocketSchema != db.DocketSchema {
+					return usage(fmt.Errorf("%s: the positions are of the Docket in schema %s, but DOCKET_SCHEMA is %s", args[0], in.DocketSchema, db.DocketSchema))
+				}
+				return p.withDocket(ctx, db, func(ctx context.Context, pool *pgxpool.Pool) error {
+					i := cursorImport{process: p, store: s, docket: pool, db: db, file: args[0], takeOver: takeOver, change: &c}
+					return i.run(ctx, in)
+				})
 			})
 		},
 	}
@@ -146,49 +163,4 @@ func (p *process) readTransfer(name string) (transfer, error) {
 		}
 	}
 	return in, nil
-}
-
-func importCursors(ctx context.Context, p *process, s *cursor.Store, db DatabaseConfig, in transfer, takeOver bool, c *change) error {
-	if in.DocketSchema != db.DocketSchema {
-		return usage(fmt.Errorf("the positions are of the Docket in schema %s, but DOCKET_SCHEMA is %s", in.DocketSchema, db.DocketSchema))
-	}
-	known, err := s.List(ctx)
-	if err != nil {
-		return err
-	}
-	plan := ""
-	for i, entry := range in.Consumers {
-		if i > 0 {
-			plan += "\n"
-		}
-		if at := slices.IndexFunc(known, func(k cursor.Status) bool { return k.Name == entry.Consumer }); at < 0 {
-			plan += fmt.Sprintf("would make %s at %s", entry.Consumer, entry.Position)
-		} else {
-			plan += fmt.Sprintf("would move %s from %s to %s", entry.Consumer, known[at].Position, entry.Position)
-		}
-	}
-	if err := c.confirm(p, plan); err != nil {
-		return err
-	}
-	for _, entry := range in.Consumers {
-		if err := importCursor(ctx, p, s, entry, takeOver, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func importCursor(ctx context.Context, p *process, s *cursor.Store, entry transferEntry, takeOver bool, c *change) error {
-	to, err := exporter.ParsePosition(entry.Position)
-	if err != nil {
-		return err
-	}
-	made, err := s.Create(ctx, cursor.Consumer{Name: entry.Consumer, Position: to, By: c.By, Reason: c.Reason})
-	if err == nil && !made {
-		err = offerTakeOver(s.Set(ctx, entry.Consumer, to, takeOver, c.By, c.Reason))
-	}
-	if err != nil {
-		return err
-	}
-	return say(p, "%s is at %s", entry.Consumer, to)
 }

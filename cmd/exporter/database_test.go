@@ -156,7 +156,7 @@ func TestStandbyServer(t *testing.T) {
 	createAnalytics(t, pgtest.Connect(t, primary.URL("postgres")))
 	env["DOCKET_DATABASE_URL"] = pgtest.Standby(t, primary, pgserver.Options{}).URL("postgres")
 	command(t, env, "migrate").want(t, exitOK, "nothing to do")
-	command(t, env, "status").want(t, exitOK, "analytics")
+	command(t, env, "status").want(t, exitPerson, "is a standby and takes no writes", "target_session_attrs=read-write in DOCKET_DATABASE_URL", "analytics")
 	command(t, env, "consumer", "pause", "analytics", "--reason", "x").want(t, exitPerson, "is a standby", "connect to the primary", "DOCKET_DATABASE_URL")
 	env["EXPORT_SCHEMA"] = "elsewhere"
 	command(t, env, "migrate").want(t, exitPerson, "is a standby", "connect to the primary")

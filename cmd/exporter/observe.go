@@ -42,8 +42,9 @@ type observer struct {
 
 	first int // whose backlog is read first; only one read goes on at a time
 
-	mu   sync.Mutex
-	seen []observed // by the last read
+	mu      sync.Mutex
+	seen    []observed // by the last read
+	changed error      // at the last read: why Docket's database is not the one the positions are of
 }
 
 // observed is all that is known of one consumer.
@@ -83,6 +84,14 @@ func (o *observer) latest() ([]observed, lag.Reading) {
 	return all, reading
 }
 
+// sourceChanged says why Docket's database is not the one that the positions
+// are of; nil when it is, or is not known to be another one.
+func (o *observer) sourceChanged() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changed
+}
+
 // read is one look at both databases.
 func (o *observer) read(ctx context.Context) ([]lag.Consumer, error) {
 	known, err := o.store.List(ctx)
@@ -99,14 +108,22 @@ func (o *observer) read(ctx context.Context) ([]lag.Consumer, error) {
 			seen = append(seen, observed{Status: k, Scope: scope, Lag: consumerOf(&k, &scope)})
 		}
 	}
-	o.readBacklogs(ctx, seen)
+	changed := sameSource(ctx, o.store, o.docket, o.schema)
+	if isChanged(changed) {
+		for i := range seen {
+			seen[i].Err = changed // what is read there says nothing of these consumers
+		}
+	} else {
+		changed = nil
+		o.readBacklogs(ctx, seen)
+	}
 	consumers := make([]lag.Consumer, len(seen))
 	for i := range seen {
 		consumers[i] = seen[i].Lag
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.seen = seen
+	o.seen, o.changed = seen, changed
 	return consumers, nil
 }
 

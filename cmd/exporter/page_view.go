@@ -96,6 +96,10 @@ func noticesOf(r *statusReport) (all []notice) {
 		})
 	}
 	said := map[string]bool{}
+	for _, f := range r.Findings {
+		said[f.Text] = true
+		all = append(all, notice{Kind: "bad", Title: "The " + f.Subject + " needs a person", Lines: []string{upperFirst(oneLine(f.Text)) + ".", upperFirst(oneLine(f.Hint)) + "."}})
+	}
 	for _, list := range [][]consumerReport{r.Consumers, r.Backfills} {
 		for i := range list {
 			if u := list[i].LagUnknown; u != nil && !said[u.Error] {

@@ -226,7 +226,7 @@ func (e *engine) live() error {
 // teller tells what this process sees.
 func (e *engine) teller() *teller {
 	return &teller{
-		observer: e.observer, db: e.config.Database, process: started("run", e.config.Exporter.Replica),
+		observer: e.observer, export: e.export, db: e.config.Database, process: started("run", e.config.Exporter.Replica),
 		told: &e.policy.policy, policy: e.policy.latest, guard: e.guard.status, waiting: e.health.prepared, log: e.log,
 	}
 }

@@ -521,7 +521,7 @@ func TestRunRefusesAnotherDocketSchema(t *testing.T) {
 	}
 	s.env["DOCKET_SCHEMA"] = "pulic" // has no tables to wait for
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "pulic": correct DOCKET_SCHEMA`)
-	command(t, s.env, "status").want(t, exitOK, `belongs to Docket's schema "public", not to "pulic"`)
+	command(t, s.env, "status").want(t, exitPerson, `belongs to Docket's schema "public", not to "pulic"`)
 	s.env["DOCKET_SCHEMA"] = "acme"
 	command(t, s.env, "check").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`)
 	command(t, s.env, "run").want(t, exitPerson, `belongs to Docket's schema "public", not to "acme"`, "EXPORT_SCHEMA")

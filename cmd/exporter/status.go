@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/cursor"
 	"github.com/docket-exporter/exporter/retention"
 	"github.com/docket-exporter/exporter/sources/docket"
@@ -34,8 +32,11 @@ Rates take two readings: --rates waits for the second one, --watch shows them
 from then on. A process that runs or monitors shows the same as a page, at
 EXPORTER_HTTP_ADDR, and as JSON at /status.json.
 
-Exit code 3 says that a consumer needs a person: it is paused, or events may be
-lost.`
+Exit code 3 says that a person is needed: a consumer is paused, by whomever,
+events may be lost, the exporter's database takes no writes, or Docket's is not
+the one that the positions are of. It is 0 with every other state, also with
+stuck, unowned, behind and low headroom, which pass by themselves or are for the
+alerts, and while Docket's database does not answer.`
 
 func newStatusCommand(p *process) *cobra.Command {
 	var o statusOptions
@@ -50,8 +51,8 @@ func newStatusCommand(p *process) *cobra.Command {
 			if o.watching && o.every < minWatch {
 				return usage(fmt.Errorf("--watch=%v is too often; the least is %v", o.every, minWatch))
 			}
-			return p.withStore(cmd.Context(), func(s *cursor.Store, db DatabaseConfig) error {
-				return p.showStatus(cmd.Context(), s, db, o)
+			return p.withExport(cmd.Context(), func(export *pgxpool.Pool, s *cursor.Store, db DatabaseConfig) error {
+				return p.showStatus(cmd.Context(), export, s, db, o)
 			})
 		},
 	}
@@ -84,13 +85,14 @@ type statusOptions struct {
 	every                 time.Duration // with watching
 }
 
-func (p *process) showStatus(ctx context.Context, s *cursor.Store, db DatabaseConfig, o statusOptions) error {
+func (p *process) showStatus(ctx context.Context, export *pgxpool.Pool, s *cursor.Store, db DatabaseConfig, o statusOptions) error {
 	pool, err := openPool(ctx, db.Docket, 1)
 	if err != nil {
 		return err
 	}
 	defer closePools(pool)
 	t, watched := p.teller(s, pool, db), watcher{out: p.stdout, json: o.json, place: !o.json && isTerminal(p.stdout)}
+	t.export = export
 	watched.colour = !o.json && wantsColour(p.env, isTerminal(p.stdout))
 	if o.watching {
 		return watched.run(ctx, o.every, func() statusReport { return p.look(ctx, t) })
@@ -102,14 +104,14 @@ func (p *process) showStatus(ctx context.Context, s *cursor.Store, db DatabaseCo
 	if r.Unknown != nil {
 		return fmt.Errorf("read the state: %w", r.Unknown.err)
 	}
-	p.sayMissing(ctx, s, pool, db, &r)
+	p.sayMissing(ctx, pool, db, &r)
 	if len(r.HeldBy) > 0 {
 		p.sayGuard(ctx, pool, db.DocketSchema)
 	}
 	if err := watched.show(&r); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(slices.Concat(r.Consumers, r.Backfills), func(c consumerReport) bool { return c.needsPerson() }) {
+	if len(r.Findings) > 0 || slices.ContainsFunc(slices.Concat(r.Consumers, r.Backfills), func(c consumerReport) bool { return c.needsPerson() }) {
 		return &silentError{exitPerson}
 	}
 	return nil
@@ -135,12 +137,11 @@ func ratesOf(ctx context.Context, t *teller, r statusReport) statusReport {
 	return later
 }
 
-// sayMissing says why figures are missing. Another schema than the one that the
-// positions belong to explains all of them; where no consumer exists yet,
-// nothing else would show that Docket's tables are not there.
-func (p *process) sayMissing(ctx context.Context, s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig, r *statusReport) {
-	if changed, ok := errors.AsType[*exporter.PauseError](s.CheckSchema(ctx, db.DocketSchema)); ok {
-		fmt.Fprintln(p.stderr, changed.Detail)
+// sayMissing says why figures are missing. Another Docket than the one that the
+// positions belong to explains all of them, and is shown; where no consumer
+// exists yet, nothing else would show that Docket's tables are not there.
+func (p *process) sayMissing(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig, r *statusReport) {
+	if slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Subject == docketSubject }) {
 		return
 	}
 	if len(r.Consumers)+len(r.Backfills) > 0 {
@@ -168,15 +169,11 @@ func sayUnknown(w io.Writer, r *statusReport) {
 // teller is one of this command, with what its environment tells.
 func (p *process) teller(s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig) *teller {
 	t := &teller{db: db, process: started("status", ""), log: slog.New(slog.DiscardHandler)}
-	var kept Retention
-	if text := p.env["RETENTION_EVENTS"]; text != "" {
-		if err := kept.UnmarshalText([]byte(text)); err != nil {
-			fmt.Fprintf(p.stderr, "RETENTION_EVENTS is not used: %v\n", err)
-		} else {
-			t.told = &retention.Policy{Events: kept.Value()}
-			w := newPolicyWatch(pool, db.DocketSchema, *t.told, t.log)
-			t.policy, t.compare = w.latest, w.look
-		}
+	kept, told := p.retention()
+	if told {
+		t.told = &retention.Policy{Events: kept.Value()}
+		w := newPolicyWatch(pool, db.DocketSchema, *t.told, t.log)
+		t.policy, t.compare = w.latest, w.look
 	}
 	configured := func(consumer string) (docket.Filters, bool) {
 		f, err := p.filters(consumer)
@@ -184,6 +181,20 @@ func (p *process) teller(s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig)
 	}
 	t.observer = newObserver(s, pool, db.DocketSchema, kept.Value(), configured, t.log)
 	return t
+}
+
+// retention is what RETENTION_EVENTS tells; a command that only would use it
+// does without.
+func (p *process) retention() (kept Retention, told bool) {
+	text := p.env["RETENTION_EVENTS"]
+	if text == "" {
+		return 0, false
+	}
+	if err := kept.UnmarshalText([]byte(text)); err != nil {
+		fmt.Fprintf(p.stderr, "RETENTION_EVENTS is not used: %v\n", err)
+		return 0, false
+	}
+	return kept, true
 }
 
 // filters are those that this environment gives a consumer, if any.

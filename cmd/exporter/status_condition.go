@@ -13,16 +13,17 @@ type condition string
 
 // The conditions, the worst first.
 const (
-	conditionLoss     condition = "loss"         // events may be lost, and nobody has taken note
-	conditionPaused   condition = "paused"       // by a person or by the exporter
-	conditionUnowned  condition = "unowned"      // no process works on it
-	conditionStuck    condition = "stuck"        // its owner tries the same thing again
-	conditionNearLoss condition = "low_headroom" // much of the retention is used up
-	conditionUnknown  condition = "unknown"      // how far behind it is cannot be told
-	conditionBehind   condition = "behind"       // events wait that are no longer on their way
-	conditionEmpty    condition = "empty"        // nothing was there to deliver yet
-	conditionHealthy  condition = "healthy"      // everything is delivered, or on its way
-	conditionFinished condition = "finished"     // a backfill that has reached its end
+	conditionLoss      condition = "loss"         // events may be lost, and nobody has taken note
+	conditionPaused    condition = "paused"       // by a person or by the exporter
+	conditionUnowned   condition = "unowned"      // no process works on it
+	conditionStuck     condition = "stuck"        // its owner tries the same thing again
+	conditionNearLoss  condition = "low_headroom" // much of the retention is used up
+	conditionUnknown   condition = "unknown"      // how far behind it is cannot be told
+	conditionBehind    condition = "behind"       // events wait that are no longer on their way
+	conditionEmpty     condition = "empty"        // nothing was there to deliver yet
+	conditionHealthy   condition = "healthy"      // everything is delivered, or on its way
+	conditionFinished  condition = "finished"     // a backfill that has reached its end
+	conditionCancelled condition = "cancelled"    // a backfill that a person has ended
 )
 
 // onTheWay is the age in seconds up to which an undelivered event counts as on
@@ -42,6 +43,8 @@ func (r *consumerReport) condition() condition {
 		return conditionLoss
 	case r.State == cursor.Finished:
 		return conditionFinished
+	case r.State == cursor.Cancelled:
+		return conditionCancelled
 	case r.Paused != nil:
 		return conditionPaused
 	case r.State == cursor.Unowned:
@@ -79,12 +82,12 @@ func (r *consumerReport) sentence() string {
 			return "events may be lost; " + r.Paused.words()
 		}
 		return "events may be lost"
-	case conditionFinished:
-		return "finished"
+	case conditionFinished, conditionCancelled:
+		return string(r.Condition)
 	case conditionPaused:
 		return r.Paused.words()
 	case conditionUnowned:
-		return "unowned: no process works on it"
+		return r.unownedSentence()
 	case conditionStuck:
 		return "stuck: the same is tried again until it works"
 	case conditionUnknown:
@@ -95,6 +98,19 @@ func (r *consumerReport) sentence() string {
 		return "nothing to deliver yet"
 	default:
 		return "caught up"
+	}
+}
+
+// unownedSentence tells a backfill that waits for its turn from one that stays
+// where it is until somebody begins it again.
+func (r *consumerReport) unownedSentence() string {
+	switch {
+	case r.Detached == nil:
+		return "unowned: no process works on it"
+	case *r.Detached:
+		return "unowned: queued for `exporter run`"
+	default:
+		return "unowned: stopped in the foreground"
 	}
 }
 
@@ -166,7 +182,7 @@ func (r *consumerReport) next() (all []advice) {
 		add(text)
 	}
 	switch {
-	case r.State == cursor.Finished:
+	case r.State == cursor.Finished || r.State == cursor.Cancelled:
 	case r.Kind == cursor.Backfill && r.Paused != nil:
 		add("see what it waits for, and when it may go on", "exporter backfill show "+name, "exporter backfill resume "+name+" --reason TEXT")
 	case r.Kind == cursor.Backfill && r.State == cursor.Unowned:

@@ -16,7 +16,8 @@ import (
 type statusReport struct {
 	At        time.Time        `json:"at,omitzero"` // when the databases were last read, on this process's clock
 	Process   processReport    `json:"process"`
-	Unknown   *unknownReport   `json:"unknown,omitempty"` // why nothing is known of the consumers
+	Unknown   *unknownReport   `json:"unknown,omitempty"`  // why nothing is known of the consumers
+	Findings  []finding        `json:"findings,omitempty"` // what is wrong with the databases although they answer
 	Source    *sourceBound     `json:"source,omitempty"`
 	Retention retentionReport  `json:"retention"`
 	Guard     *guardStatus     `json:"guard,omitempty"`          // only of a process that runs consumers
@@ -65,7 +66,7 @@ type consumerReport struct {
 	Consumer  string    `json:"consumer"`
 	UID       string    `json:"uid"`
 	Kind      string    `json:"kind"`
-	State     string    `json:"state"`     // running, paused, unowned or, for a backfill, finished
+	State     string    `json:"state"`     // running, paused, unowned or, for a backfill, finished or cancelled
 	Condition condition `json:"condition"` // how it fares, in one word
 	Words     string    `json:"words"`     // the same as a sentence
 
@@ -116,7 +117,8 @@ type consumerReport struct {
 	LostEvents       int64        `json:"lost_events"` // the most that the losses stand for
 	OpenLosses       []lossReport `json:"open_losses,omitempty"`
 
-	Done *float64 `json:"done_ratio,omitempty"` // of a backfill: the share of its ids that is done
+	Done     *float64 `json:"done_ratio,omitempty"` // of a backfill: the share of its ids that is done
+	Detached *bool    `json:"detached,omitempty"`   // of a backfill: left to a running exporter
 
 	Next []advice `json:"next,omitempty"` // what to run or look at
 

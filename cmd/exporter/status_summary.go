@@ -3,7 +3,7 @@ package main
 import "fmt"
 
 // conditionOrder is of the conditions, the worst first.
-var conditionOrder = [...]condition{conditionLoss, conditionPaused, conditionUnowned, conditionStuck, conditionNearLoss, conditionUnknown, conditionBehind, conditionEmpty, conditionHealthy, conditionFinished}
+var conditionOrder = [...]condition{conditionLoss, conditionPaused, conditionUnowned, conditionStuck, conditionNearLoss, conditionUnknown, conditionBehind, conditionEmpty, conditionHealthy, conditionFinished, conditionCancelled}
 
 // worst is the condition of the consumer that fares worst, uncertain where
 // nothing is known, and fresh where there is none.
@@ -53,6 +53,8 @@ func (r *statusReport) summary() string {
 	switch {
 	case r.Unknown != nil:
 		return "The state is unknown"
+	case len(r.Findings) > 0:
+		return "The " + r.Findings[0].Subject + " needs a look"
 	case total == 0:
 		return "No consumer has a cursor yet"
 	}

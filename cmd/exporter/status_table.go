@@ -16,12 +16,16 @@ const mostHolders = 10
 
 // writeStatus prints one line per consumer, then what needs more words.
 func writeStatus(w io.Writer, r *statusReport, colour bool) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s\n  error    %s\n  next     %s\n\n", f.Subject, oneLine(f.Text), oneLine(f.Hint))
+	}
 	all := slices.Concat(r.Consumers, r.Backfills)
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no consumer has a cursor yet; `exporter run` creates those in EXPORTER_CONSUMERS")
+		b.WriteString("no consumer has a cursor yet; `exporter run` creates those in EXPORTER_CONSUMERS\n")
+		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	var b strings.Builder
 	writeTable(&b, r.Consumers, colour)
 	if len(r.Backfills) > 0 {
 		if len(r.Consumers) > 0 {
@@ -136,7 +140,7 @@ func (c condition) paint(text string) string {
 		code = "33"
 	case conditionBehind:
 		code = "36"
-	case conditionUnknown, conditionEmpty, conditionFinished:
+	case conditionUnknown, conditionEmpty, conditionFinished, conditionCancelled:
 		code = "2"
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -147,6 +151,10 @@ func (r *consumerReport) label() string {
 	switch {
 	case r.Condition == conditionPaused || r.Condition == conditionLoss && r.Paused != nil:
 		return "paused, " + r.Paused.Reason
+	case r.Condition == conditionUnowned && r.Detached != nil && *r.Detached:
+		return "unowned, queued"
+	case r.Condition == conditionUnowned && r.Detached != nil:
+		return "unowned, stopped"
 	case r.Condition == conditionHealthy:
 		return "caught up"
 	case r.Condition == conditionEmpty:

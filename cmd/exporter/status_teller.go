@@ -23,6 +23,7 @@ const tellTimeout = 3 * time.Second
 // use; those who ask within one reading get the same consumers.
 type teller struct {
 	observer *observer
+	export   querier // the exporter's database, where it has to take writes; nil where that does not matter
 	db       DatabaseConfig
 	process  processReport
 	told     *retention.Policy                // nil where nobody told
@@ -78,11 +79,11 @@ func (t *teller) tell(ctx context.Context) statusReport {
 func (t *teller) take(ctx context.Context, seen []observed, at time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	shown, known := statusReport{At: at, Source: t.source(ctx)}, map[string]time.Time{}
+	shown, known := statusReport{At: at, Source: t.source(ctx), Findings: t.findings(ctx)}, map[string]time.Time{}
 	if slices.ContainsFunc(seen, func(s observed) bool { return s.Err == nil }) { // else Docket's database does not answer
 		shown.HeldBy = t.heldBy(ctx)
 	}
-	shares := t.shares(ctx, seen)
+	backfills := t.backfills(ctx, seen)
 	for i := range seen {
 		s := &seen[i]
 		if s.Lag.Backlog != nil {
@@ -91,8 +92,9 @@ func (t *teller) take(ctx context.Context, seen []observed, at time.Time) {
 			known[s.Status.UID] = last
 		}
 		r := t.report(ctx, s, known[s.Status.UID])
-		if share, ok := shares[r.Consumer]; ok {
-			r.Done = &share
+		if b, ok := backfills[r.Consumer]; ok {
+			r.Done, r.Detached = &b.Share, &b.Spec.Detached
+			r.judge()
 		}
 		if r.Kind == cursor.Backfill {
 			shown.Backfills = append(shown.Backfills, r)
@@ -123,8 +125,25 @@ func (t *teller) report(ctx context.Context, s *observed, known time.Time) consu
 	return r
 }
 
-// shares are how much of each backfill is done, by name.
-func (t *teller) shares(ctx context.Context, seen []observed) map[string]float64 {
+// findings are what is wrong with the databases although they answer.
+func (t *teller) findings(ctx context.Context) []finding {
+	var found findings
+	if err := t.observer.sourceChanged(); err != nil {
+		found.failed(docketSubject, explainSource(err, t.db))
+	}
+	if t.export == nil {
+		return found.list
+	}
+	if err := takesWrites(ctx, t.export, t.db.Export); exitCode(err) == exitPerson {
+		found.failed(exportSubject, err)
+	} else if err != nil {
+		t.log.Debug("whether the export database takes writes is not shown", "err", err)
+	}
+	return found.list
+}
+
+// backfills are what more is known of backfills, by name.
+func (t *teller) backfills(ctx context.Context, seen []observed) map[string]backfillReport {
 	if !slices.ContainsFunc(seen, func(s observed) bool { return s.Status.Kind == cursor.Backfill }) {
 		return nil
 	}
@@ -132,13 +151,13 @@ func (t *teller) shares(ctx context.Context, seen []observed) map[string]float64
 	if err != nil {
 		t.log.Debug("how far backfills are is not shown", "err", err)
 	}
-	shares := make(map[string]float64, len(list))
+	reports := make(map[string]backfillReport, len(list))
 	for i := range list {
 		if r, err := backfillReportOf(&list[i]); err == nil {
-			shares[r.Backfill] = r.Share
+			reports[r.Backfill] = r
 		}
 	}
-	return shares
+	return reports
 }
 
 func (t *teller) source(ctx context.Context) *sourceBound {

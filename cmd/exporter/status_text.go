@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"github.com/jackc/pgx/v5"
+
+	exporter "github.com/docket-exporter/exporter"
 )
 
 // unknown stands for every figure that is not known.
@@ -95,12 +97,27 @@ func oneLine(s string) string {
 	return strings.Map(printable, strings.Join(strings.Fields(s), " "))
 }
 
-func shortened(position string) string {
+// shortenedIDs is in every text that shortened makes of ids.
+const shortenedIDs = "ids from"
+
+// shortened is a position or a set of ids for people: as it is while it is not
+// too long for a line, else 189435-{1557 open ids from 186001 to 189430}, which
+// no command takes for a position.
+func shortened(text string) string {
 	const most = 120
-	if len(position) <= most {
-		return position
+	if len(text) <= most {
+		return text
 	}
-	return position[:most] + "…"
+	at := max(strings.IndexByte(text, '{'), 0)
+	ids, err := exporter.ParseRanges(text[at:])
+	if err != nil || len(ids) == 0 {
+		return text[:most] + "…"
+	}
+	what := shortenedIDs
+	if at > 0 {
+		what = "open " + what
+	}
+	return fmt.Sprintf("%s{%d %s %d to %d}", text[:at], ids.Count(), what, ids[0].Lo, ids[len(ids)-1].Hi)
 }
 
 // inSchema is a name as psql wants it.

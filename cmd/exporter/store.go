@@ -15,6 +15,11 @@ import (
 // withStore runs do with the exporter's tables, after checking that they are
 // at the version this binary knows.
 func (p *process) withStore(ctx context.Context, do func(*cursor.Store, DatabaseConfig) error) error {
+	return p.withExport(ctx, func(_ *pgxpool.Pool, s *cursor.Store, db DatabaseConfig) error { return do(s, db) })
+}
+
+// withExport is withStore, with the connections that the store uses.
+func (p *process) withExport(ctx context.Context, do func(*pgxpool.Pool, *cursor.Store, DatabaseConfig) error) error {
 	db, _, err := loadDatabase(p.env)
 	if err != nil {
 		return err
@@ -28,7 +33,7 @@ func (p *process) withStore(ctx context.Context, do func(*cursor.Store, Database
 	if err := checkSchemaVersion(ctx, pool, db); err != nil {
 		return err
 	}
-	return explainWrite(ctx, pool, db.Export, do(cursor.NewStore(pool, nil, db.ExportSchema), db))
+	return explainWrite(ctx, pool, db.Export, do(pool, cursor.NewStore(pool, nil, db.ExportSchema), db))
 }
 
 func checkSchemaVersion(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig) error {

@@ -305,8 +305,8 @@ func (s *supervisor) stopping() bool {
 // report says how far a run with --once came.
 func (s *supervisor) report() {
 	at := s.health.of(s.consumer.Name).At
-	fmt.Fprintf(s.out, "%s caught up at %s\n", s.consumer.Name, at)
+	fmt.Fprintf(s.out, "%s caught up at %s\n", s.consumer.Name, shortened(at.String()))
 	if n := at.Holes.Count(); n > 0 {
-		fmt.Fprintf(s.out, "%s keeps %d ids open that may still appear: %s\n", s.consumer.Name, n, at.Holes)
+		fmt.Fprintf(s.out, "%s keeps %d ids open that may still appear: %s\n", s.consumer.Name, n, shortened(at.Holes.String()))
 	}
 }

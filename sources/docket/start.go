@@ -77,6 +77,9 @@ func ParsePlace(text string) (Place, error) {
 		if err != nil {
 			return wrong("a whole number after id:")
 		}
+		if id < 1 {
+			return p, fmt.Errorf("%q is %w: it would be below every id; write earliest, or an id from 1", text, ErrStart)
+		}
 		p.id = &id
 		return p, nil
 	case found && kind == "time":
@@ -113,7 +116,7 @@ func (p *Place) parseTime(text string) error {
 //   - latest: at the highest visible id, with the ids that are missing among the last
 //     100,000 open, since their transactions may still commit
 //   - a position as exporter.Position prints it, not above the id sequence
-//   - id:N: just below the id N, which is the first event
+//   - id:N: just below the id N, from 1, which is the first event
 //   - time:T (RFC 3339, or a date for its midnight in UTC; time: may be left out): just below the
 //     lowest id whose inserted_at is at or after it; like latest when every row is older
 //   - run:R: just below the run's first event; run:R/SEQ: just below that one
@@ -149,7 +152,7 @@ func StartPosition(ctx context.Context, pool *pgxpool.Pool, schema string, place
 		}
 	}
 	if err != nil {
-		return exporter.Position{}, fmt.Errorf("find %q in %s: %w", place.text, t.events, err)
+		return exporter.Position{}, fmt.Errorf("find %.100q in %s: %w", place.text, t.events, err)
 	}
 	return p, nil
 }

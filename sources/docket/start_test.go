@@ -183,12 +183,17 @@ func TestStartRefuses(t *testing.T) {
 		"2026-11-29 08:00:00": "is no place in the events",
 		"id:x":                "want a whole number after id:",
 		"id:3":                "docket_events_id_seq is at 1",
-		"run:":                "want a run's id after run:",
-		"run:nobody":          `run "nobody" has no events here`,
-		"run:r1/7":            `run "r1" has no event 7 here`,
-		"time:noon":           "is no place in the events",
-		"-5":                  "below every id",
-		"":                    "is no place in the events",
+		"id:0":                "below every id",
+		"id:-5":               "below every id",
+
+		"id:-9223372036854775808": "below every id",
+
+		"run:":       "want a run's id after run:",
+		"run:nobody": `run "nobody" has no events here`,
+		"run:r1/7":   `run "r1" has no event 7 here`,
+		"time:noon":  "is no place in the events",
+		"-5":         "below every id",
+		"":           "is no place in the events",
 	} {
 		place, err := docket.ParsePlace(start)
 		if err == nil {
