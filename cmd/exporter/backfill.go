@@ -44,6 +44,7 @@ type backfillFlags struct {
 	spec          backfillSpec
 	name          string
 	again, detach bool
+	wholeRun      bool // all events of one run, which may grow
 	rate          Rate
 	liveLag       Duration
 	replicaLag    Duration

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	exporter "github.com/docket-exporter/exporter"
@@ -17,10 +18,7 @@ const detachedInterval = 2 * time.Second
 func (e *engine) backfills(ctx context.Context) {
 	var said remark
 	for waitFor(ctx, detachedInterval) {
-		b, err := e.waitingBackfill(ctx)
-		if err == nil && b != nil {
-			err = e.workOn(ctx, b)
-		}
+		err := e.workOnOldest(ctx)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -31,31 +29,36 @@ func (e *engine) backfills(ctx context.Context) {
 	}
 }
 
-// waitingBackfill returns a backfill that nobody works on, nil when there is none.
-func (e *engine) waitingBackfill(ctx context.Context) (*cursor.BackfillStatus, error) {
+// workOnOldest works on the oldest backfill that nobody works on and that can be
+// worked on. One that cannot, such as one whose types its consumer does not export
+// any more, holds up no other; it is told.
+func (e *engine) workOnOldest(ctx context.Context) error {
 	list, err := e.store.Unfinished(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var cannot []error
 	for i := range list {
 		b := &list[i]
 		spec, err := specOf(b)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if spec.Detached && b.State() == cursor.Unowned && consumerConfig(e.config, spec.Consumer) != nil {
-			return b, nil
+		if !spec.Detached || b.State() != cursor.Unowned || consumerConfig(e.config, spec.Consumer) == nil {
+			continue
 		}
+		x, err := newBackfiller(ctx, e.config, b, e.metrics, e.log)
+		if err != nil {
+			cannot = append(cannot, fmt.Errorf("%s: %w", b.Name, err))
+			continue
+		}
+		return errors.Join(append(cannot, e.workOn(ctx, b, x))...)
 	}
-	return nil, nil
+	return errors.Join(cannot...)
 }
 
-func (e *engine) workOn(ctx context.Context, b *cursor.BackfillStatus) error {
+func (e *engine) workOn(ctx context.Context, b *cursor.BackfillStatus, x *backfiller) error {
 	defer e.metrics.Forget(b.Name)
-	x, err := newBackfiller(ctx, e.config, b, e.metrics, e.log)
-	if err != nil {
-		return err
-	}
 	defer x.close()
 	x.pipes, x.out = e.pipes, e.out
 	x.log.Info("working on a backfill", "until", b.Until.High)

@@ -83,20 +83,10 @@ func (l *planner) begin(ctx context.Context, p *process, f *backfillFlags) (*cur
 }
 
 // find returns the backfill of that name or, without one, the newest of the
-// same events, if there is any.
+// same events that was given none either, if there is any.
 func (l *planner) find(ctx context.Context, f *backfillFlags) (*cursor.BackfillStatus, error) {
 	if f.name == "" {
-		var newest *cursor.BackfillStatus
-		for n := 1; ; n++ {
-			b, err := l.store.Backfill(ctx, f.spec.defaultName(n))
-			if errors.Is(err, cursor.ErrNotFound) {
-				return newest, nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			newest = &b
-		}
+		return l.findUnnamed(ctx, f)
 	}
 	if _, err := l.store.Get(ctx, f.name); errors.Is(err, cursor.ErrNotFound) {
 		return nil, nil
@@ -113,6 +103,35 @@ func (l *planner) find(ctx context.Context, f *backfillFlags) (*cursor.BackfillS
 		err = usage(withHint(fmt.Errorf("%s is another backfill, of %s %s", f.name, spec.Consumer, spec.String()), "choose another --name"))
 	}
 	return &b, err
+}
+
+// findUnnamed looks at what backfills were asked for, because a consumer may have
+// been renamed since. Of a run that has grown meanwhile, what is not finished is
+// the same.
+func (l *planner) findUnnamed(ctx context.Context, f *backfillFlags) (newest *cursor.BackfillStatus, err error) {
+	list, err := l.store.Backfills(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		spec, err := specOf(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		want := f.spec
+		if f.wholeRun && list[i].Finished == nil {
+			want.To = spec.To
+		}
+		if spec.same(&want) && madeName.MatchString(list[i].Name) {
+			newest = &list[i]
+		}
+	}
+	if newest != nil && f.wholeRun && newest.Finished == nil {
+		spec, err := specOf(newest)
+		f.spec.To = spec.To
+		return newest, err
+	}
+	return newest, nil
 }
 
 // goOn takes up a backfill that was begun before; its rate and its bounds may

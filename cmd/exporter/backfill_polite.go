@@ -23,7 +23,8 @@ type politeSource struct {
 	pace     *pace
 	pressure *pressureWatch
 	metrics  *exporter.ConsumerMetrics
-	took     time.Duration // the last read
+	stop     func() <-chan struct{} // ends its waits
+	took     time.Duration          // the last read
 }
 
 // yieldInterval is how long a read that is not due is put off at a time.
@@ -40,28 +41,37 @@ const (
 // stands for not now.
 func (s *politeSource) Poll(ctx context.Context, from exporter.Position) (exporter.Batch, error) {
 	if now := s.pressure.look(ctx); now.reason != "" {
-		s.hold(now.reason, func() { waitFor(ctx, yieldInterval) })
+		s.hold(ctx, now.reason, func(ctx context.Context) { waitFor(ctx, yieldInterval) })
 		return exporter.Batch{From: from, To: from, Waiting: true}, nil
 	}
 	page := s.page
 	if s.pressure.isBesideLive() {
 		page = min(page, pageBesideLive)
-		s.hold(throttledRest, func() { waitFor(ctx, min(s.took, mostRest)) })
+		s.hold(ctx, throttledRest, func(ctx context.Context) { waitFor(ctx, min(s.took, mostRest)) })
 	}
 	s.Limit(page)
 	began := time.Now()
 	b, err := s.Until.Poll(ctx, from)
 	s.took = time.Since(began)
 	if err == nil {
-		s.hold(throttledRate, func() { s.pace.take(ctx, len(b.Events)+len(b.Poison)) })
+		s.hold(ctx, throttledRate, func(ctx context.Context) { s.pace.take(ctx, len(b.Events)+len(b.Poison)) })
 	}
 	return b, err
 }
 
-// hold counts how long wait takes.
-func (s *politeSource) hold(reason string, wait func()) {
+// hold counts how long wait takes, which a stop ends.
+func (s *politeSource) hold(ctx context.Context, reason string, wait func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stop():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	began := time.Now()
-	wait()
+	wait(ctx)
 	s.metrics.Throttled(reason, time.Since(began))
 }
 

@@ -53,7 +53,7 @@ func newBackfiller(ctx context.Context, c Config, b *cursor.BackfillStatus, metr
 	x.waiting = x.pressure.reason
 	pace := newPace(spec.Rate, int(consumer.BatchEvents))
 	x.end = &ending{until: b.Until, source: func(s *docket.Until) exporter.Source {
-		return &politeSource{Until: s, page: int(consumer.BatchEvents), pace: pace, pressure: x.pressure, metrics: x.metrics}
+		return &politeSource{Until: s, page: int(consumer.BatchEvents), pace: pace, pressure: x.pressure, metrics: x.metrics, stop: func() <-chan struct{} { return x.stop }}
 	}}
 	return x, nil
 }

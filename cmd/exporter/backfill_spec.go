@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,6 +54,9 @@ func (s *backfillSpec) defaultName(n int) string {
 	}
 	return name
 }
+
+// madeName matches what defaultName makes.
+var madeName = regexp.MustCompile(`_backfill_[0-9a-f]{8}(_\d+)?$`)
 
 // String says which events are asked for, for people.
 func (s *backfillSpec) String() string {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -519,4 +520,78 @@ func TestDeadLettersOfABackfill(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(s.env["CONSUMER_ANALYTICS_FILE_DIR"], "history-*")); err != nil || len(files) == 0 {
 		t.Errorf("files %v, %v", files, err)
 	}
+}
+
+// A backfill that cannot be worked on any more holds up no other.
+func TestDetachedBackfillThatCannotRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.insert("a", 30)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	for name, types := range map[string]string{"first": "node_completed", "second": "run_*"} {
+		command(t, s.env, "backfill", "--consumer", "analytics", "--from", "earliest", "--name", name, "--types", types, "--detach").want(t, exitOK)
+	}
+	pgtest.Exec(t, s.pool, `UPDATE docket_export.consumers SET created_at = created_at - interval '1 hour' WHERE name = 'first'`)
+	s.env["CONSUMER_ANALYTICS_TYPES"] = "run_*"
+	c := start(t, s.env, "", "run")
+	pgtest.Until(t, 20*time.Second, "the second one to finish", func() bool { return s.status("second").Finished != nil })
+	pgtest.Until(t, 20*time.Second, "the log to name the first one", func() bool {
+		return strings.Contains(c.stderr.String(), "first: --types node_completed selects nothing that analytics exports")
+	})
+	c.kill()
+}
+
+// A stop does not wait for events that a slow rate allows later.
+func TestSlowBackfillStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.insert("a", 30)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	c := start(t, s.env, "", "backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history", "--rate", "8/m")
+	pgtest.Until(t, 20*time.Second, "the first event", func() bool {
+		return pgtest.Value[bool](t, s.pool, `SELECT count(*) > 0 FROM docket_export.consumers WHERE name = 'history' AND events_accepted > 0`)
+	})
+	began := time.Now()
+	c.signal(syscall.SIGTERM)
+	if code := c.wait(20 * time.Second); code != exitFailed || time.Since(began) > 4*time.Second {
+		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), c.stderr)
+	}
+}
+
+// The same events are the same backfill also after their consumer was renamed,
+// and other events under a name like a made one are not.
+func TestBackfillIsFoundByWhatItIsOf(t *testing.T) {
+	s := newSite(t)
+	s.insert("a", 30)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	ask := func(consumer string) []string {
+		return []string{"backfill", "--consumer", consumer, "--from", "id:5", "--to", "id:20"}
+	}
+	name := begun(t, command(t, s.env, ask("analytics")...))
+	command(t, s.env, "consumer", "rename", "analytics", "billing", "--reason", "test", "--yes").want(t, exitOK)
+	s.renameVariables("analytics", "billing")
+	command(t, s.env, ask("billing")...).want(t, exitOK, name+" has finished")
+
+	spec := backfillSpec{Consumer: "billing", From: "earliest"}
+	other := spec.defaultName(1)
+	command(t, s.env, append(ask("billing"), "--name", other)...).want(t, exitOK, "is finished")
+	command(t, s.env, "backfill", "--consumer", "billing", "--from", "earliest").want(t, exitOK, spec.defaultName(2)+" begins at 0", "30 events sent")
+}
+
+// A replay that was interrupted is finished first, although its run has grown.
+func TestReplayOfAGrownRun(t *testing.T) {
+	s := newSite(t)
+	s.insert("a", 10)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	ask := []string{"replay", "--run", "a", "--reason", "test"}
+	c := start(t, s.env, "", append(ask, "--rate", "2/s")...)
+	pgtest.Until(t, 20*time.Second, "the first event", func() bool {
+		return pgtest.Value[bool](t, s.pool, `SELECT count(*) > 0 FROM docket_export.consumers WHERE kind = 'backfill' AND events_accepted > 0`)
+	})
+	c.signal(syscall.SIGINT)
+	c.wait(20 * time.Second)
+	s.insert("a", 5)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	command(t, s.env, ask...).want(t, exitOK, "goes on at", "10 events sent")
+	command(t, s.env, ask...).want(t, exitOK, "begins at 0 and ends at 15", "15 events sent")
 }

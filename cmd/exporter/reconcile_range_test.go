@@ -1,9 +1,15 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/docket-exporter/exporter/internal/pgtest"
+)
 
 // Flags with nothing between them are a mistake, and one in a place names the
-// flag. A consumer that has done nothing has nothing to compare, and is not clean.
+// flag. A consumer that has done nothing, or nothing since --from, has nothing to
+// compare, and is not clean.
 func TestReconcileOfNothing(t *testing.T) {
 	s := newSite(t)
 	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
@@ -17,17 +23,56 @@ func TestReconcileOfNothing(t *testing.T) {
 	s.insert("r", 100)
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	s.reconcile(exitOK)
+	if r := s.reconcile(exitOK, "--from", "latest"); r.Verdict != "empty" {
+		t.Errorf("report %+v", r)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--from", "100", "--to", "50"}, "there is nothing between --from 100 (100) and --to 50 (50)"},
 		{[]string{"--to", "10"}, "there is nothing between where analytics was created or set to and --to 10 (10)"},
-		{[]string{"--from", "latest"}, "there is nothing between --from latest (120) and its position 120"},
 		{[]string{"--from", "never"}, "--from: "},
 		{[]string{"--to", "run:nobody"}, "--to: "},
 	} {
 		command(t, s.env, append([]string{"reconcile", "--consumer", "analytics"}, c.args...)...).want(t, exitUsage, c.want)
+	}
+}
+
+// An id that is missing in the source is looked at in the sink also where a place
+// is an id near it: what the sink has there is extra.
+func TestReconcileLooksAtMissingIDs(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 40)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `UPDATE docket_runs SET status = 'running', finished_at = NULL`)
+	pgtest.Exec(t, s.pool, `DELETE FROM docket_events WHERE id = 20`)
+	extra := "extra r/20"
+	for _, args := range [][]string{nil, {"--to", "latest"}, {"--to", "id:35"}, {"--from", "id:10"}} {
+		s.wantTold(s.reconcile(exitPerson, args...), extra)
+	}
+	for _, args := range [][]string{{"--from", "id:30"}, {"--to", "id:15"}} {
+		s.wantTold(s.reconcile(exitOK, args...))
+	}
+}
+
+// Without contents it is still the identity that counts, not a key beside it.
+func TestReconcileComparesWholeIdentities(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 10)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	s.editLines(func(id int64, line string) []string {
+		if id == 4 {
+			line = strings.Replace(line, `{"run_id":"r"`, `{"run_id":"q"`, 1)
+		}
+		return []string{line}
+	})
+	for _, args := range [][]string{nil, {"--identities"}} {
+		if r := s.reconcile(exitPerson, args...); r.Missing != 1 {
+			t.Errorf("%v: report %+v", args, r)
+		}
 	}
 }
 

@@ -36,7 +36,8 @@ func (j *reconciliation) span(ctx context.Context) error {
 		to = both(to, at)
 	}
 	j.judged, j.limit = to.Minus(from).Minus(leftOut), to.High
-	if len(j.judged) == 0 && (j.from != "" || j.to != "") {
+	idle := j.to == "" && from.High >= to.High // nothing has come since --from
+	if len(j.judged) == 0 && !idle && (j.from != "" || j.to != "") {
 		return usage(fmt.Errorf("there is nothing between %s and %s", begin, end))
 	}
 	return nil
@@ -56,9 +57,12 @@ func (j *reconciliation) place(ctx context.Context, flag, text string) (exporter
 	}
 	at, err := findPlace(ctx, j.docket, j.config.Database, place)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", flag, err)
+		return at, fmt.Errorf("%s: %w", flag, err)
 	}
-	return at, err
+	if _, err := exporter.ParsePosition(text); err != nil {
+		at.Holes = nil // they are ids that were not there at this moment, of which nobody has said that they are open
+	}
+	return at, nil
 }
 
 // countOutside counts copies of events that are not compared: those above the

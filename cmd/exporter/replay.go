@@ -63,7 +63,7 @@ func replayRun(ctx context.Context, p *process, run string, f *backfillFlags) er
 			return usage(err)
 		}
 		f.spec.From, f.spec.To = fmt.Sprintf("id:%d", span.First), fmt.Sprintf("id:%d", span.Last+1)
-		f.spec.Runs = []string{"=" + run}
+		f.spec.Runs, f.wholeRun = []string{"=" + run}, true
 		return explainDatabase(err)
 	})
 	if err != nil {
