@@ -122,6 +122,8 @@ func TestCursorImportVerifiesPositions(t *testing.T) {
 	} {
 		s.wantUnmoved(s.env, at(position, feed), exitUsage, want)
 	}
+	whole := s.exported(func(text string) string { return text + "{}" })
+	s.wantUnmoved(s.env, []string{"cursor", "import", whole, "--reason", "x"}, exitUsage, "something follows behind its end")
 	if n := pgtest.Value[int](t, s.pool, `SELECT count(*) FROM docket_export.consumers`); n != 1 {
 		t.Errorf("%d consumers, want the one there was", n)
 	}

@@ -146,6 +146,9 @@ func (p *process) readTransfer(name string) (transfer, error) {
 	if err := d.Decode(&in); err != nil {
 		return in, fmt.Errorf("not what `exporter cursor export` writes: %w", err)
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return in, errors.New("more than what `exporter cursor export` writes: something follows behind its end")
+	}
 	if in.Version != transferVersion {
 		return in, fmt.Errorf("version %d, but this exporter reads version %d", in.Version, transferVersion)
 	}

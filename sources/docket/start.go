@@ -102,7 +102,7 @@ var layouts = []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04
 
 func (p *Place) parseTime(text string) error {
 	for _, layout := range layouts {
-		if at, err := time.Parse(layout, text); err == nil {
+		if at, err := time.Parse(layout, text); err == nil && at.UTC().Year() > 0 { // PostgreSQL has no year 0
 			p.since = &at
 			return nil
 		}
@@ -152,7 +152,7 @@ func StartPosition(ctx context.Context, pool *pgxpool.Pool, schema string, place
 		}
 	}
 	if err != nil {
-		return exporter.Position{}, fmt.Errorf("find %.100q in %s: %w", place.text, t.events, err)
+		return exporter.Position{}, fmt.Errorf("find %.100q in %s: %w", place.text, t.events, noText(err))
 	}
 	return p, nil
 }

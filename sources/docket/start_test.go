@@ -192,8 +192,13 @@ func TestStartRefuses(t *testing.T) {
 		"run:nobody": `run "nobody" has no events here`,
 		"run:r1/7":   `run "r1" has no event 7 here`,
 		"time:noon":  "is no place in the events",
-		"-5":         "below every id",
-		"":           "is no place in the events",
+		"run:\xff":   "no text in the encoding of the database",
+		"run:\xff/1": "no text in the encoding of the database",
+
+		"time:0000-01-01T00:00Z": "is no place in the events",
+
+		"-5": "below every id",
+		"":   "is no place in the events",
 	} {
 		place, err := docket.ParsePlace(start)
 		if err == nil {
