@@ -14,9 +14,9 @@ import (
 func TestLostTerminal(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.insert("a", 120)
+	s.insert("a", 150)
 	command(t, s.env, "run", "--once").want(t, exitOK)
-	ask := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history", "--rate", "20/s"}
+	ask := []string{"backfill", "--consumer", "analytics", "--from", "earliest", "--name", "history", "--rate", "10/s"}
 	c := start(t, s.env, "", ask...)
 	pgtest.Until(t, 20*time.Second, "the first events", func() bool { return s.accepted("history") > 0 })
 	c.signal(syscall.SIGHUP)
@@ -31,11 +31,12 @@ func TestLostTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.accepted("history")
+	ask[len(ask)-1] = "100/s"
 	c = startCommand(t, s.env, "", append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, self}, ask...)...)
 	pgtest.Until(t, 20*time.Second, "it to go on", func() bool { return s.accepted("history") > before })
 	c.signal(syscall.SIGHUP)
 	if code := c.wait(30 * time.Second); code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, c.stderr)
 	}
-	wantOnce(t, s.lines("history"), 120)
+	wantOnce(t, s.lines("history"), 150)
 }
