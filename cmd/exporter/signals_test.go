@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,9 @@ import (
 // A lost terminal stops a backfill as ctrl-C does, but not one under nohup.
 func TestLostTerminal(t *testing.T) {
 	t.Parallel()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // else what is started from under nohup ignores it, too
+	defer signal.Stop(hangups)
 	s := newSite(t)
 	s.insert("a", 150)
 	command(t, s.env, "run", "--once").want(t, exitOK)
