@@ -348,3 +348,23 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 		}
 	})
 }
+
+// What runs under the lease knows by the clock that it is over, before the timer
+// that ends its context has run.
+func TestLeaseEndsByTheClock(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *fixture) {
+		c, _ := f.claim("a")
+		must(t, c.Run(t.Context(), func() Heartbeat { return Heartbeat{} }, func(ctx context.Context) error {
+			if err := exporter.Alive(ctx); err != nil {
+				t.Errorf("under the lease: %v", err)
+			}
+			c.renewing.Lock()
+			c.renewed = time.Now().Add(-ttl) // as if all this time had passed since
+			c.renewing.Unlock()
+			if err := exporter.Alive(ctx); err == nil || ctx.Err() != nil {
+				t.Errorf("after it: %v, %v", err, ctx.Err())
+			}
+			return nil
+		}))
+	})
+}

@@ -19,7 +19,7 @@ import (
 // the consumer, and Run returns that cause. Otherwise it returns what work
 // returned. heartbeat is called for each renewal and must not block.
 func (c *Cursor) Run(ctx context.Context, heartbeat func() Heartbeat, work func(ctx context.Context) error) error {
-	working, end := context.WithCancelCause(ctx)
+	working, end := context.WithCancelCause(exporter.WithEnd(ctx, c.stopAt))
 	defer end(nil)
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

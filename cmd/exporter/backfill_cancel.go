@@ -62,7 +62,7 @@ func settleCancelled(ctx context.Context, p *process, b *cursor.BackfillStatus) 
 	// Opening finishes what a process that was killed has left, in nobody's hands now.
 	left := *of
 	left.Name = b.Name
-	sink, err := openSink(ctx, left, slog.New(slog.DiscardHandler))
+	sink, err := openSink(ctx, left, namesUsed{}, slog.New(slog.DiscardHandler))
 	if err == nil {
 		err = sink.Close()
 	}

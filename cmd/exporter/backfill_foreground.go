@@ -16,7 +16,7 @@ func trySink(ctx context.Context, c ConsumerConfig) error {
 	var err error
 	if c.Sink == SinkFile { // opening it would take over what the consumer has open
 		err = checkFile(c.File)
-	} else if s, openErr := openSink(ctx, c, slog.New(slog.DiscardHandler)); openErr == nil {
+	} else if s, openErr := openSink(ctx, c, namesUsed{}, slog.New(slog.DiscardHandler)); openErr == nil {
 		err = s.Close()
 	} else {
 		err = openErr

@@ -103,7 +103,7 @@ func checkSink(ctx context.Context, c *ConsumerConfig, found *findings) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	s, err := openSink(ctx, *c, slog.New(slog.DiscardHandler))
+	s, err := openSink(ctx, *c, namesUsed{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fail(err)
 		return

@@ -149,7 +149,7 @@ func openReplaySink(ctx context.Context, c ConsumerConfig, log *slog.Logger) (si
 	if c.Sink == SinkFile { // whose segments have one writer
 		return opened(file.OpenReplay(c.File.sink(), c.Name))
 	}
-	return openSink(ctx, c, log)
+	return openSink(ctx, c, namesUsed{}, log)
 }
 
 // whole renders events with all of their payload.

@@ -12,11 +12,12 @@ import (
 
 // namesUsed are the names under which a consumer and its backfills have written.
 type namesUsed struct {
-	own   []string // those that they have, the consumer's first
-	ended []string // those that they had, and those of backfills that have ended: nobody writes under them
-	taken []string // of those they had, the names that another consumer has had since
-	mixed []string // of own and ended, the names that another consumer had before
-	uids  []string // of the consumer and its backfills
+	own    []string // those that they have, the consumer's first
+	former []string // those that the consumer had
+	ended  []string // those that its backfills had, and those of backfills that have ended
+	taken  []string // of those they had, the names that another consumer has had since
+	mixed  []string // of all but those, the names that another consumer had before
+	uids   []string // of the consumer and its backfills
 }
 
 // readNames returns the names of a consumer and of its backfills.
@@ -56,6 +57,8 @@ func namesOf(name, uid string, changes []cursor.NameChange) (namesUsed, error) {
 		}
 		switch writer := h.holder[n]; {
 		case n == name:
+		case writer == "" && before[len(before)-1] == uid:
+			used.former = append(used.former, n)
 		case writer == "" || h.ended[writer]:
 			used.ended = append(used.ended, n)
 		default:

@@ -116,7 +116,7 @@ func TestNamesOf(t *testing.T) {
 	for _, c := range []struct {
 		what                     string
 		changes                  []cursor.NameChange
-		own, ended, taken, mixed []string
+		own, ended, taken, mixed []string // ended behind former
 	}{
 		{"alone", []cursor.NameChange{live("1", "", "a")}, []string{"a"}, nil, nil, nil},
 		{
@@ -171,8 +171,31 @@ func TestNamesOf(t *testing.T) {
 		},
 	} {
 		got, err := namesOf("a", "1", c.changes)
-		if err != nil || !slices.Equal(got.own, c.own) || !slices.Equal(got.ended, c.ended) || !slices.Equal(got.taken, c.taken) || !slices.Equal(got.mixed, c.mixed) {
+		if err != nil || !slices.Equal(got.own, c.own) || !slices.Equal(slices.Concat(got.former, got.ended), c.ended) || !slices.Equal(got.taken, c.taken) || !slices.Equal(got.mixed, c.mixed) {
 			t.Errorf("%s: %+v, %v", c.what, got, err)
 		}
+	}
+}
+
+// A batch that was killed before it was recorded is not written again when the
+// consumer has got another name meanwhile.
+func TestBatchInFlightSurvivesARename(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_LEASE_TTL"] = "1s"
+	s.renameVariables("analytics", "billing")
+	s.insert("r", 20)
+	c := start(t, s.env, accepted+" 1", "run")
+	c.awaitLine("at " + accepted)
+	c.kill()
+	pgtest.Until(t, 20*time.Second, "the lease to expire", func() bool { return !s.status("billing").LeaseLive })
+	command(t, s.env, "consumer", "rename", "billing", "analytics", "--reason", "test", "--yes").want(t, exitOK)
+	s.renameVariables("billing", "analytics")
+	s.insert("r", 5)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	if left := s.filesOf("*.part"); len(left) != 0 {
+		t.Fatalf("still open: %q", left)
+	}
+	if r := s.reconcile(exitOK); r.Events != 25 || r.Copies != 25 || r.Duplicates != 0 {
+		t.Errorf("report %+v", r)
 	}
 }

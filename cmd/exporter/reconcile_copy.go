@@ -23,7 +23,7 @@ func (j *reconciliation) openCopy(ctx context.Context) (readable, error) {
 	content := !j.identities
 	if j.consumer.Sink == SinkFile {
 		config := j.consumer.File.sink()
-		config.Ended = j.names.ended
+		config.Former, config.Ended = j.names.former, j.names.ended
 		r, err := file.OpenReader(config, j.names.own, content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", j.consumer.sinkVariables(), err)

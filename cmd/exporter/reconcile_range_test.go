@@ -57,6 +57,23 @@ func TestReconcileLooksAtMissingIDs(t *testing.T) {
 	}
 }
 
+// What is extra is told of each copy of an id by itself.
+func TestReconcileOfSeveralExtras(t *testing.T) {
+	s := newSite(t)
+	s.env["EXPORTER_HTTP_ADDR"] = "127.0.0.1:0"
+	s.insert("r", 20)
+	command(t, s.env, "run", "--once").want(t, exitOK)
+	pgtest.Exec(t, s.pool, `UPDATE docket_runs SET status = 'running', finished_at = NULL`)
+	pgtest.Exec(t, s.pool, `DELETE FROM docket_events WHERE id = 10`)
+	s.editLines(func(id int64, line string) []string {
+		if id == 10 {
+			return []string{strings.Replace(line, `"run_id":"r"`, `"run_id":"nosuch"`, 1), line}
+		}
+		return []string{line}
+	})
+	s.wantTold(s.reconcile(exitPerson), "extra r/10")
+}
+
 // Without contents it is still the identity that counts, not a key beside it.
 func TestReconcileComparesWholeIdentities(t *testing.T) {
 	s := newSite(t)

@@ -55,6 +55,7 @@ type reconcileReport struct {
 	Places  []copyPlace `json:"places,omitempty"` // the first hundred copies that differ or are extra
 	Refused []refusal   `json:"refused,omitempty"`
 	Remarks []string    `json:"remarks,omitempty"`
+	since   string      // --from
 	clean   bool
 }
 
@@ -93,7 +94,7 @@ func (j *reconciliation) report(copies readable, r *reconcile.Result, places loc
 		Events: r.Events, Missing: r.Missing, Repaired: r.Repaired, Differing: r.Differing, Extra: r.Extra, DeadLetters: r.DeadLetters,
 		Undecodable: r.Undecodable, Filtered: r.Filtered, Copies: r.Copies, Duplicates: r.Duplicates, Unjudged: r.Unjudged,
 		OutsideFilter: r.OutsideFilter, RunsWhole: r.RunsWhole, RunsOpen: r.RunsOpen, RunsUnjudged: r.RunsUnjudged, RunsBroken: r.RunsBroken,
-		Runs: runReports(r), Places: places.copies, Remarks: j.remarks(copies, places), Foreign: places.invented, clean: r.Clean(),
+		Runs: runReports(r), Places: places.copies, Remarks: j.remarks(copies, places), Foreign: places.invented, clean: r.Clean(), since: j.from,
 	}
 	if f, ok := copies.(*file.Reader); ok {
 		out.Foreign += f.Foreign()
@@ -278,6 +279,9 @@ func (r *reconcileReport) lines() []string {
 		what = "identities"
 	}
 	if r.IDs == "" {
+		if r.since != "" {
+			return []string{r.Consumer + " has delivered nothing since " + r.since}
+		}
 		return []string{r.Consumer + " has delivered nothing yet"}
 	}
 	lines := []string{fmt.Sprintf("compared the %s of %s, ids %s, with %s in the sink: %d missing, %d with another content, %d extra",

@@ -17,13 +17,13 @@ type sink interface {
 	Close() error
 }
 
-// openSink opens the sink of a consumer for its owner. It also finishes what
-// sinks of the names in ended have left open, under which nobody writes any more.
-func openSink(ctx context.Context, c ConsumerConfig, log *slog.Logger, ended ...string) (sink, error) {
+// openSink opens the sink of a consumer for its owner. used is where files may
+// have been left open; empty looks for none.
+func openSink(ctx context.Context, c ConsumerConfig, used namesUsed, log *slog.Logger) (sink, error) {
 	switch c.Sink {
 	case SinkFile:
 		config := c.File.sink()
-		config.Log, config.Ended = log, ended
+		config.Log, config.Former, config.Ended = log, used.former, used.ended
 		return opened(file.Open(config, c.Name))
 	case SinkClickHouse:
 		return opened(clickhouse.Open(c.ClickHouse.sink(log)))

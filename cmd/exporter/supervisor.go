@@ -225,9 +225,8 @@ func (s *supervisor) pipe(ctx context.Context, leaving <-chan struct{}, own *cur
 // error if there is one, when the work ends first.
 func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}, uid string) (sink, error) {
 	var backoff exporter.Backoff
-	ended := s.endedNames(ctx, uid)
 	for {
-		opened, err := openSink(ctx, s.consumer, s.log, ended...)
+		opened, err := openSink(ctx, s.consumer, s.usedNames(ctx, uid), s.log)
 		if err == nil {
 			return opened, nil
 		}
@@ -248,18 +247,18 @@ func (s *supervisor) openSink(ctx context.Context, leaving <-chan struct{}, uid 
 	}
 }
 
-// endedNames are the names that the consumer had before, and those of its
+// usedNames are the names that the consumer had before, and those of its
 // backfills that have ended: a process that was killed may have left files open
 // under them, which nobody else finishes.
-func (s *supervisor) endedNames(ctx context.Context, uid string) []string {
+func (s *supervisor) usedNames(ctx context.Context, uid string) namesUsed {
 	if s.consumer.Sink != SinkFile || s.end != nil {
-		return nil
+		return namesUsed{}
 	}
 	names, err := readNames(ctx, s.store, s.consumer.Name, uid)
 	if err != nil {
 		s.log.Warn("files left open under earlier names are not looked for", "err", err)
 	}
-	return names.ended
+	return names
 }
 
 // paused writes down that a person is needed.

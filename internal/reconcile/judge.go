@@ -165,13 +165,12 @@ func (w *work) judgeStrangers(ctx context.Context, strangers map[int64][]copied)
 		maps.Copy(states, more)
 	}
 	for _, id := range slices.Sorted(maps.Keys(strangers)) {
-		copies := strangers[id]
-		state, exists := states[copies[0].RunID]
-		if !exists || !w.young(&state) || state.Events == 0 || id < state.FirstID {
-			w.passOver(copies)
-			continue
-		}
-		for _, c := range copies {
+		for _, c := range strangers[id] {
+			state, exists := states[c.RunID]
+			if !exists || !w.young(&state) || state.Events == 0 || id < state.FirstID {
+				w.passOver(c)
+				continue
+			}
 			w.result.Extra++
 			w.result.find(c.Identity, Extra)
 		}
@@ -179,17 +178,15 @@ func (w *work) judgeStrangers(ctx context.Context, strangers map[int64][]copied)
 	return nil
 }
 
-// passOver counts copies of which the source cannot tell whether they are right.
-func (w *work) passOver(copies []copied) {
-	for _, c := range copies {
-		if c.genuine {
-			w.result.Unjudged++
-			continue
-		}
-		w.result.Invented++
-		if len(w.result.Inventions) < mostInventions {
-			w.result.Inventions = append(w.result.Inventions, c.Identity)
-		}
+// passOver counts a copy of which the source cannot tell whether it is right.
+func (w *work) passOver(c copied) {
+	if c.genuine {
+		w.result.Unjudged++
+		return
+	}
+	w.result.Invented++
+	if len(w.result.Inventions) < mostInventions {
+		w.result.Inventions = append(w.result.Inventions, c.Identity)
 	}
 }
 

@@ -14,7 +14,8 @@ type Config struct {
 	Dir          string        // must exist; never created by us, so that a missing mount is noticed
 	SegmentBytes int64         // a segment of at least this size takes no further batch; 0 means 256 MiB
 	SegmentAge   time.Duration // nor does one that was opened this long ago; 0 means an hour
-	Ended        []string      // names of sinks that nobody opens any more: what they have left open is finished
+	Former       []string      // names that the consumer had before
+	Ended        []string      // names of backfills of it that have ended
 	Log          *slog.Logger  // says what was repaired, and what others did to our files; nil discards
 }
 

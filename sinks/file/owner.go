@@ -1,6 +1,7 @@
 package file
 
 import (
+	"slices"
 	"time"
 
 	"github.com/docket-exporter/exporter"
@@ -77,15 +78,7 @@ func (s *Sink) adopt() error {
 		return err
 	}
 	s.fresh = true
-	left := l.open
-	for _, ended := range s.cfg.Ended {
-		l, err := list(s.cfg.Dir, ended)
-		if err != nil {
-			return err
-		}
-		left = append(left, l.open...)
-	}
-	for _, n := range left {
+	for _, n := range l.open {
 		if err := repair(s.cfg.Dir, n, s.cfg.Log); err != nil {
 			return err
 		}
@@ -96,12 +89,19 @@ func (s *Sink) adopt() error {
 	return syncDir(s.cfg.Dir) // also for renames of an owner that died before its own
 }
 
+// readBack also looks into files of the names that the consumer had when the batch
+// may have been begun.
 func (s *Sink) readBack(events []exporter.Event) (map[key]bool, error) {
-	l, err := list(s.cfg.Dir, s.consumer)
-	if err != nil {
-		return nil, err
+	var finished []name
+	for _, consumer := range append([]string{s.consumer}, s.cfg.Former...) {
+		l, err := list(s.cfg.Dir, consumer)
+		if err != nil {
+			return nil, err
+		}
+		finished = append(finished, l.finished...)
 	}
-	return readBack(s.cfg.Dir, l.finished, events)
+	slices.SortStableFunc(finished, func(a, b name) int { return a.stamp.Compare(b.stamp) })
+	return readBack(s.cfg.Dir, finished, events)
 }
 
 // create opens a new segment whose name sorts behind all others.

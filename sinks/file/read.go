@@ -58,10 +58,11 @@ type chunk struct {
 const readChunk = 4 << 20
 
 // OpenReader looks at the directory. The files read are those that sinks of these
-// names and of Config.Ended have written; of the latter only the finished ones.
+// names, and of Config.Former and Ended, have written; of the latter only the
+// finished ones.
 // Without content, digests cover the identity alone.
 func OpenReader(cfg Config, names []string, content bool) (*Reader, error) {
-	r := &Reader{dir: cfg.Dir, names: names, ended: cfg.Ended, content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
+	r := &Reader{dir: cfg.Dir, names: names, ended: slices.Concat(cfg.Former, cfg.Ended), content: content, seed: maphash.MakeSeed(), known: map[string]bool{}}
 	if _, err := r.files(); err != nil {
 		return nil, fmt.Errorf("read files of consumer %s: %w", names[0], err)
 	}

@@ -30,6 +30,9 @@ func createSegment(dir string, n name) (*segment, error) {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	info, err := f.Stat()
+	if lockErr := lock(f); errors.Is(lockErr, syscall.EWOULDBLOCK) { // another error is one of a file system without locks
+		err = lockErr
+	}
 	if err == nil {
 		err = syncDir(dir)
 	}

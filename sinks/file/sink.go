@@ -33,7 +33,8 @@ const (
 )
 
 // Open checks the directory and finishes what an earlier owner of the consumer
-// has left open there. Only the consumer's owner may do that.
+// has left open there, also under the names in Former and Ended. Only the
+// consumer's owner may do that.
 func Open(cfg Config, consumer string) (*Sink, error) {
 	if !validConsumer(consumer) {
 		return nil, fmt.Errorf("open file sink: consumer name %q must match [a-z][a-z0-9_]*", consumer)
@@ -42,7 +43,7 @@ func Open(cfg Config, consumer string) (*Sink, error) {
 		return nil, fmt.Errorf("open file sink of consumer %s: %w", consumer, err)
 	}
 	s := &Sink{cfg: cfg.withDefaults(), consumer: consumer, chunk: chunkBytes}
-	if err := s.adopt(); err != nil {
+	if err := errors.Join(s.adopt(), s.finishEnded()); err != nil {
 		return nil, fmt.Errorf("open file sink of consumer %s: %w", consumer, err)
 	}
 	return s, nil
@@ -64,7 +65,7 @@ func (s *Sink) deliver(ctx context.Context, events []exporter.Event, resumed boo
 	if s.closed {
 		return errors.New("the sink is closed")
 	}
-	if err := ctx.Err(); err != nil || len(events) == 0 {
+	if err := exporter.Alive(ctx); err != nil || len(events) == 0 {
 		return err
 	}
 	if err := s.settle(); err != nil {
@@ -121,9 +122,13 @@ func (s *Sink) write(ctx context.Context, events []exporter.Event, present map[k
 		if len(buf) < s.chunk && i < len(events)-1 {
 			continue
 		}
-		// An owner that slept past its lease must not write any more.
-		if err := ctx.Err(); err != nil {
+		// An owner that slept past its lease must not write any more, least of all
+		// to a file that the next one has finished meanwhile.
+		if err := exporter.Alive(ctx); err != nil {
 			return 0, err
+		}
+		if !s.open.isOurs() {
+			return 0, errors.New("another owner has taken the open segment")
 		}
 		if _, err := s.open.file.Write(buf); err != nil {
 			return 0, fmt.Errorf("write segment: %w", err)
@@ -137,7 +142,7 @@ func (s *Sink) write(ctx context.Context, events []exporter.Event, present map[k
 // undo removes what a failed write has left. When our time is over, somebody
 // else may already count on those lines: then they are left to the next owner.
 func (s *Sink) undo(ctx context.Context) error {
-	if ctx.Err() != nil || !s.open.isOurs() {
+	if exporter.Alive(ctx) != nil || !s.open.isOurs() {
 		s.abandon()
 		return nil
 	}
