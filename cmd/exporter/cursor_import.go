@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,6 +50,12 @@ func (i *cursorImport) run(ctx context.Context, in transfer) error {
 	}
 	if err := i.verifyRead(ctx, i.store, i.docket, i.db, moved); err != nil {
 		return err
+	}
+	hasNotRead := func(k cursor.Status) bool { return k.Mark == nil }
+	if len(moved) < len(in.Consumers) || slices.ContainsFunc(moved, hasNotRead) {
+		if err := i.verifyOthers(ctx, i.store, i.docket, i.db); err != nil {
+			return err
+		}
 	}
 	if err := i.verifyServer(ctx, in); err != nil {
 		return err

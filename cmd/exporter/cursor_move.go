@@ -124,6 +124,32 @@ func (p *process) verifyRead(ctx context.Context, s *cursor.Store, pool *pgxpool
 	return nil
 }
 
+// verifyOthers refuses, for a consumer that has read nothing, a Docket database
+// that is not the one that any of the others has read: it may be another one of the
+// same server.
+func (p *process) verifyOthers(ctx context.Context, s *cursor.Store, pool *pgxpool.Pool, db DatabaseConfig) error {
+	list, err := liveConsumers(ctx, s, nil)
+	if err != nil {
+		return err
+	}
+	kept, _ := p.retention()
+	var changed error
+	for i := range list {
+		if list[i].Mark == nil {
+			continue
+		}
+		one, err := inspect(ctx, s, pool, db, kept, &list[i])
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", list[i].Name, explainDatabase(err))
+		}
+		if one.Changed == "" {
+			return nil
+		}
+		changed = one.refuseChanged()
+	}
+	return changed
+}
+
 // refuseChanged refuses to move a consumer about whose source a person has to decide.
 func (c *compared) refuseChanged() error {
 	if !c.changed() {

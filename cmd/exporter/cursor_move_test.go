@@ -85,8 +85,11 @@ func TestCursorMovesOnlyInTheSourceThatWasRead(t *testing.T) {
 	for _, args := range [][]string{set, load} {
 		s.wantUnmoved(s.env, args, exitPerson, "not the one that analytics has read", "dropped and made again", "source adopt --rewind-to")
 	}
+	fresh := []string{"cursor", "import", writeText(t, `{"version": 1, "docket_schema": "public", "consumers": [{"consumer": "feed", "position": "3"}]}`), "--reason", "x"}
+	s.wantUnmoved(s.env, fresh, exitPerson, "not the one that analytics has read")
 	command(t, s.env, "source", "adopt", "--reason", "restored", "--yes").want(t, exitOK)
 	command(t, s.env, append(load, "--yes")...).want(t, exitOK, "analytics is at 1; it was at 5")
+	command(t, s.env, append(fresh, "--yes")...).want(t, exitOK, "feed is at 3")
 }
 
 // Whoever paused a consumer because its source changed wants a decision about

@@ -64,6 +64,11 @@ func (p *process) setCursor(ctx context.Context, s *cursor.Store, db DatabaseCon
 		if err := p.verifyRead(ctx, s, pool, db, []cursor.Status{status}); err != nil {
 			return err
 		}
+		if status.Mark == nil {
+			if err := p.verifyOthers(ctx, s, pool, db); err != nil {
+				return err
+			}
+		}
 		if m.to, err = findPlace(ctx, pool, db, place); err != nil {
 			return err
 		}
