@@ -65,7 +65,7 @@ func TestLeftOpenUnderAnEndedName(t *testing.T) {
 	command(t, s.env, "run", "--once").want(t, exitOK)
 	c := start(t, s.env, "", "run")
 	s.insert("r", 10)
-	s.await("billing", 10)
+	pgtest.Until(t, 20*time.Second, "ten events to be recorded", func() bool { return s.status("billing").Position.High == 30 })
 	c.kill()
 	back := start(t, s.env, "", "backfill", "--consumer", "billing", "--from", "earliest", "--to", "id:21", "--name", "history", "--rate", "1/s")
 	pgtest.Until(t, 20*time.Second, "some of the backfill", func() bool {
