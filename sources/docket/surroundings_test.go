@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	exporter "github.com/docket-exporter/exporter"
 	"github.com/docket-exporter/exporter/internal/pgserver"
 	"github.com/docket-exporter/exporter/internal/pgtest"
@@ -214,10 +216,18 @@ func TestPreparedTransactionSurvivesARestart(t *testing.T) {
 func TestPreparedTransactionSurvivesTheCrashOfABackend(t *testing.T) {
 	cluster := pgtest.Cluster(t, pgserver.Options{Durable: true})
 	d := openOn(t, cluster.URL("postgres"), docket.Options{})
-	b := d.prepared()
+	b, witness := d.prepared(), d.session()
 	if err := syscall.Kill(int(pgtest.Value[int32](t, b.Conn, "SELECT pg_backend_pid()")), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	pgtest.Until(t, 20*time.Second, "the server to end all sessions", func() bool { return witness.Ping(t.Context()) != nil })
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		conn, err := pgx.Connect(t.Context(), d.dsn)
+		if err == nil {
+			err = conn.Close(t.Context())
+		}
+		return err
+	})
 	d.wantPreparedStill()
 }
 
