@@ -183,7 +183,7 @@ func acceptLosses(ctx context.Context, p *process, s *cursor.Store, name string,
 	text := fmt.Sprintf("accepted %s of %s", pluralLosses(int64(len(a.IDs))), name)
 	switch {
 	case a.Resumed:
-		return say(p, "%s; it may go on after %s", text, shortened(status.Position.String()))
+		return say(p, "%s; it may go on after %s", text, shortPosition(status.Position))
 	case a.Left > 0 && status.Paused != nil && status.Paused.Reason == exporter.PausedPossibleLoss:
 		return say(p, "%s; %s left, until when it stays halted", text, pluralLosses(a.Left))
 	case a.Left > 0:

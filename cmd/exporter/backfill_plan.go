@@ -173,9 +173,6 @@ func (l *planner) leave(ctx context.Context, f *backfillFlags, name string, spec
 	return explainWrite(ctx, l.export, l.config.Database.Export, err)
 }
 
-// shortPosition is a position for people: one with many open ids is long.
-func shortPosition(at exporter.Position) string { return shortened(at.String()) }
-
 func (l *planner) create(ctx context.Context, p *process, f *backfillFlags) (*cursor.BackfillStatus, error) {
 	if err := l.runsExist(ctx, f.spec.Runs); err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func newResumeCommand(p *process) *cobra.Command {
 				if !changed {
 					return say(p, "%s is not paused, it is %s; nothing was changed", args[0], status.State())
 				}
-				return say(p, "%s may go on after %s", args[0], shortened(status.Position.String()))
+				return say(p, "%s may go on after %s", args[0], shortPosition(status.Position))
 			})
 		},
 	}

@@ -36,7 +36,7 @@ func newRemoveCommand(p *process) *cobra.Command {
 
 func removeConsumer(ctx context.Context, p *process, s *cursor.Store, status cursor.Status, c *change) error {
 	plan := fmt.Sprintf("would remove %s with its position %s after %s accepted; %s would stay",
-		status.Name, shortened(status.Position.String()), plural(status.EventsAccepted, "event"), plural(status.DeadLetters, "dead letter"))
+		status.Name, shortPosition(status.Position), plural(status.EventsAccepted, "event"), plural(status.DeadLetters, "dead letter"))
 	if status.LeaseLive {
 		plan += fmt.Sprintf("\nit would be refused now: %s owns it", status.Owner)
 	}
@@ -46,7 +46,7 @@ func removeConsumer(ctx context.Context, p *process, s *cursor.Store, status cur
 	if err := s.Remove(ctx, status.Name, c.By, c.Reason); err != nil {
 		return err
 	}
-	return say(p, "removed %s, which was at %s", status.Name, shortened(status.Position.String()))
+	return say(p, "removed %s, which was at %s", status.Name, shortPosition(status.Position))
 }
 
 const renameHelp = `Rename a consumer; it keeps its position and its dead letters. Rename its
@@ -76,7 +76,7 @@ func newRenameCommand(p *process) *cobra.Command {
 
 func renameConsumer(ctx context.Context, p *process, s *cursor.Store, status cursor.Status, to string, c *change) error {
 	plan := fmt.Sprintf("would rename %s to %s at position %s; its variables would have to be renamed to %s… by you",
-		status.Name, to, shortened(status.Position.String()), consumerPrefix(to))
+		status.Name, to, shortPosition(status.Position), consumerPrefix(to))
 	if status.LeaseLive {
 		plan += fmt.Sprintf("\nit would be refused now: %s owns it", status.Owner)
 	}

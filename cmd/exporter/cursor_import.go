@@ -108,7 +108,7 @@ func (i *cursorImport) take(ctx context.Context, entry transferEntry, known []cu
 			return err
 		}
 		if m.done() {
-			return say(i.process, "%s is at %s already; nothing to do", m.Name, shortened(to.String()))
+			return say(i.process, "%s is at %s already; nothing to do", m.Name, shortPosition(to))
 		}
 		i.moves = append(i.moves, m)
 		return nil
@@ -131,7 +131,7 @@ func (i *cursorImport) plan(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, joined(fmt.Sprintf("would make %s at %s", c.name, shortened(c.at.String())), r.toNow(), wholeElsewhere(c.at.String())))
+		parts = append(parts, joined(fmt.Sprintf("would make %s at %s", c.name, shortPosition(c.at)), r.toNow(), wholeElsewhere(c.at.String())))
 	}
 	return strings.Join(parts, "\n"), nil
 }
@@ -162,7 +162,7 @@ func (i *cursorImport) apply(ctx context.Context) error {
 			err = fmt.Errorf("consumer %s was made by somebody else at this moment; run the command again", c.name)
 		}
 		if err == nil {
-			err = say(i.process, "%s is at %s", c.name, shortened(c.at.String()))
+			err = say(i.process, "%s is at %s", c.name, shortPosition(c.at))
 		}
 		if err != nil {
 			return err

@@ -45,7 +45,7 @@ func (m *move) plan(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig, 
 	}
 	lines := []string{
 		m.leftOut("would be", "would never be"),
-		fmt.Sprintf("would move %s from %s to %s", m.Name, shortened(m.Position.String()), shortened(m.to.String())),
+		fmt.Sprintf("would move %s from %s to %s", m.Name, shortPosition(m.Position), shortPosition(m.to)),
 		m.again("would be"),
 		r.toNow(),
 	}
@@ -58,7 +58,7 @@ func (m *move) plan(ctx context.Context, pool *pgxpool.Pool, db DatabaseConfig, 
 // facts say what the move meant.
 func (m *move) facts() string {
 	return joined(m.leftOut("are", "are never"), m.again("are"),
-		fmt.Sprintf("%s is at %s; it was at %s", m.Name, shortened(m.to.String()), shortened(m.Position.String())), m.whole())
+		fmt.Sprintf("%s is at %s; it was at %s", m.Name, shortPosition(m.to), shortPosition(m.Position)), m.whole())
 }
 
 // leftOut names the ids that the move passes over; empty when there are none.

@@ -74,7 +74,7 @@ func (p *process) setCursor(ctx context.Context, s *cursor.Store, db DatabaseCon
 		}
 		p.sayFuture(place)
 		if m.done() {
-			return say(p, "%s is at %s already; nothing to do", m.Name, shortened(m.to.String()))
+			return say(p, "%s is at %s already; nothing to do", m.Name, shortPosition(m.to))
 		}
 		if !c.Yes {
 			plan, err := m.plan(ctx, pool, db, takeOver)

@@ -17,13 +17,13 @@ func (j *reconciliation) span(ctx context.Context) error {
 		return err
 	}
 	from, to := exporter.Position{High: math.MinInt64}, j.status.Position
-	begin, end := "where "+j.consumer.Name+" was created or set to", fmt.Sprintf("its position %s", to)
+	begin, end := "where "+j.consumer.Name+" was created or set to", "its position "+shortPosition(to)
 	if j.from != "" {
 		leftOut = nil
 		if from, err = j.place(ctx, "--from", j.from); err != nil {
 			return err
 		}
-		begin = fmt.Sprintf("--from %s (%s)", j.from, from)
+		begin = fmt.Sprintf("--from %s (%s)", shortened(j.from), shortPosition(from))
 	}
 	if j.to != "" {
 		at, err := j.place(ctx, "--to", j.to)
@@ -31,7 +31,7 @@ func (j *reconciliation) span(ctx context.Context) error {
 			return err
 		}
 		if j.aboveTo = at.High < to.High; j.aboveTo {
-			end = fmt.Sprintf("--to %s (%s)", j.to, at)
+			end = fmt.Sprintf("--to %s (%s)", shortened(j.to), shortPosition(at))
 		}
 		to = both(to, at)
 	}

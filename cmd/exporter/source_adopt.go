@@ -117,7 +117,7 @@ func (c *comparison) plan(ctx context.Context, one *compared, to *exporter.Posit
 		return nil, adopter, usage(fmt.Errorf("consumer %s would be at %d, but the source has handed out no id above %d: its next events would count as done; add --rewind-to %d or a lower place",
 			one.Name, at.High, one.Head, one.Head))
 	}
-	lines := []string{fmt.Sprintf("would let %s go on after %s; it is at %s", one.Name, shortened(at.String()), shortened(one.Position.String()))}
+	lines := []string{fmt.Sprintf("would let %s go on after %s; it is at %s", one.Name, shortPosition(at), shortPosition(one.Position))}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
 	switch {
 	case one.Changed != "":
@@ -211,7 +211,7 @@ func (c *comparison) sayAdopted(p *process, plan []string, a cursor.Adoption) er
 		if to := a.Consumers[i].RewindTo; to != nil {
 			at = *to
 		}
-		text := fmt.Sprintf("%s goes on after %s; it was at %s", one.Name, shortened(at.String()), shortened(one.Position.String()))
+		text := fmt.Sprintf("%s goes on after %s; it was at %s", one.Name, shortPosition(at), shortPosition(one.Position))
 		if pause := one.Paused; pause != nil && pause.Reason != exporter.PausedSourceChanged {
 			text += fmt.Sprintf(", and stays paused by %s: %s", pause.By, pause.Reason)
 		}

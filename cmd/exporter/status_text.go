@@ -120,6 +120,9 @@ func shortened(text string) string {
 	return fmt.Sprintf("%s{%d %s %d to %d}", text[:at], ids.Count(), what, ids[0].Lo, ids[len(ids)-1].Hi)
 }
 
+// shortPosition is a position for people: one with many open ids is long.
+func shortPosition(at exporter.Position) string { return shortened(at.String()) }
+
 // inSchema is a name as psql wants it.
 func inSchema(schema, name string) string {
 	if settingName.MatchString(schema) && strings.ToLower(schema) == schema {

@@ -304,7 +304,7 @@ func (s *supervisor) stopping() bool {
 // report says how far a run with --once came.
 func (s *supervisor) report() {
 	at := s.health.of(s.consumer.Name).At
-	fmt.Fprintf(s.out, "%s caught up at %s\n", s.consumer.Name, shortened(at.String()))
+	fmt.Fprintf(s.out, "%s caught up at %s\n", s.consumer.Name, shortPosition(at))
 	if n := at.Holes.Count(); n > 0 {
 		fmt.Fprintf(s.out, "%s keeps %d ids open that may still appear: %s\n", s.consumer.Name, n, shortened(at.Holes.String()))
 	}
