@@ -50,13 +50,10 @@ func backfillReportOf(b *cursor.BackfillStatus) (backfillReport, error) {
 		Share: share(spec.Below, b), Events: b.EventsAccepted, CreatedAt: b.CreatedAt, FinishedAt: b.Finished,
 		LastError: b.LastError, Waiting: b.Waiting, Letters: b.DeadLetters,
 	}
-	switch {
-	case b.Cancelled:
-		r.State = "cancelled"
-	case r.State == cursor.Unowned && spec.Detached:
-		r.State = backfillQueued
-	case r.State == cursor.Unowned:
-		r.State = backfillStopped
+	if r.State == cursor.Unowned {
+		if r.State = backfillStopped; spec.Detached {
+			r.State = backfillQueued
+		}
 	}
 	if b.LeaseLive && b.Finished == nil {
 		r.Owner = b.Owner
@@ -229,9 +226,6 @@ func newBackfillChange(p *process, use, short, example string, do func(context.C
 				return err
 			}
 			return p.withBackfill(cmd.Context(), args[0], func(s *cursor.Store, b cursor.BackfillStatus) error {
-				if b.Finished != nil && (!b.Cancelled || use != "cancel") {
-					return say(p, "%s ended %s; nothing was changed", b.Name, stamp(b.Finished))
-				}
 				return do(cmd.Context(), s, &b, &c)
 			})
 		},
@@ -245,6 +239,9 @@ func newBackfillPauseCommand(p *process) *cobra.Command {
 		`  exporter backfill pause analytics_backfill_4f21c09a --reason "peak hours"`,
 		func(ctx context.Context, s *cursor.Store, b *cursor.BackfillStatus, c *change) error {
 			changed, err := s.Pause(ctx, b.Name, c.By, c.Reason)
+			if errors.Is(err, cursor.ErrFinished) {
+				return say(p, "%s has ended; nothing was changed", b.Name)
+			}
 			if err != nil {
 				return err
 			}

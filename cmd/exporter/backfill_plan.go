@@ -113,6 +113,7 @@ func (l *planner) findUnnamed(ctx context.Context, f *backfillFlags) (newest *cu
 	if err != nil {
 		return nil, err
 	}
+	var to string
 	for i := range list {
 		spec, err := specOf(&list[i])
 		if err != nil {
@@ -123,13 +124,11 @@ func (l *planner) findUnnamed(ctx context.Context, f *backfillFlags) (newest *cu
 			want.To = spec.To
 		}
 		if spec.same(&want) && madeName.MatchString(list[i].Name) {
-			newest = &list[i]
+			newest, to = &list[i], want.To
 		}
 	}
-	if newest != nil && f.wholeRun && newest.Finished == nil {
-		spec, err := specOf(newest)
-		f.spec.To = spec.To
-		return newest, err
+	if newest != nil {
+		f.spec.To = to
 	}
 	return newest, nil
 }

@@ -19,14 +19,12 @@ var knownTypes = []string{
 
 // checkTypes warns of patterns of TYPES that select nothing.
 func checkTypes(c *ConsumerConfig, found *findings) {
-	for _, x := range unknownTypes(c.Types, c.Prefix()+"TYPES") {
-		found.add(finding{Level: exporter.LevelWarn, Subject: consumerSubject(c.Name), Text: x.Text, Hint: x.Hint})
-	}
+	found.take(consumerSubject(c.Name), unknownTypes(c.Types, c.Prefix()+"TYPES"))
 }
 
 // unknownTypes tells of each pattern that selects no type we know: a mistyped
 // one exports nothing and says nothing. where names the variable or flag.
-func unknownTypes(patterns Patterns, where string) (told []advisory) {
+func unknownTypes(patterns Patterns, where string) (told []exporter.Finding) {
 	for _, pattern := range patterns {
 		if strings.HasPrefix(pattern, "!") || slices.ContainsFunc(knownTypes, func(t string) bool { return selects(pattern, t) }) {
 			continue
@@ -35,13 +33,12 @@ func unknownTypes(patterns Patterns, where string) (told []advisory) {
 		if near := nearest(strings.TrimSuffix(pattern, "*"), knownTypes); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		told = append(told, advisory{fmt.Sprintf("%q in %s matches no event type that this exporter knows", pattern, where), hint})
+		told = append(told, exporter.Finding{
+			Level: exporter.LevelWarn, Text: fmt.Sprintf("%q in %s matches no event type that this exporter knows", pattern, where), Hint: hint,
+		})
 	}
 	return told
 }
-
-// advisory is something suspicious, and what to do about it.
-type advisory struct{ Text, Hint string }
 
 func selects(pattern, text string) bool {
 	if prefix, open := strings.CutSuffix(pattern, "*"); open {
