@@ -126,9 +126,6 @@ func (l *locator) line(ctx context.Context, line *file.Line) error {
 // compare finds out what of a line differs; right is one of several lines of an
 // event that does not.
 func (l *locator) compare(ctx context.Context, line *file.Line) (right bool, field string, err error) {
-	if l.identities {
-		return line.Genuine, "idempotency_key", nil
-	}
 	e, err := l.event(ctx, line.EventID)
 	if e == nil || err != nil {
 		return false, "", err

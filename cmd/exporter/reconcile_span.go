@@ -59,8 +59,8 @@ func (j *reconciliation) place(ctx context.Context, flag, text string) (exporter
 	if err != nil {
 		return at, fmt.Errorf("%s: %w", flag, err)
 	}
-	if _, err := exporter.ParsePosition(text); err != nil {
-		at.Holes = nil // they are ids that were not there at this moment, of which nobody has said that they are open
+	if !place.IsPosition() {
+		at.Holes = nil // ids that were not there at this moment are looked at like the others
 	}
 	return at, nil
 }

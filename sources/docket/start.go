@@ -43,6 +43,10 @@ type Place struct {
 // String returns the place as it was written.
 func (p Place) String() string { return p.text }
 
+// IsPosition reports whether the place is a position as exporter.Position prints
+// it: of other places nobody has said which ids are open there.
+func (p Place) IsPosition() bool { return p.at != nil }
+
 // Time is the time that the place is written as; false for any other place.
 func (p Place) Time() (at time.Time, ok bool) {
 	if p.since == nil {
