@@ -28,6 +28,6 @@ SELECT w.privilege || ' on ' || w.name
                ('dead_letters', 'SELECT'), ('dead_letters', 'INSERT'), ('dead_letters', 'UPDATE'),
                ('losses', 'SELECT'), ('losses', 'INSERT'),
                ('replicas', 'SELECT'), ('replicas', 'INSERT'), ('replicas', 'UPDATE'), ('replicas', 'DELETE'),
-               ('source', 'SELECT'), ('source', 'INSERT'), ('audit', 'INSERT')) AS w (name, privilege)
+               ('source', 'SELECT'), ('source', 'INSERT'), ('audit', 'SELECT'), ('audit', 'INSERT')) AS w (name, privilege)
   LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1::text) ON c.relname = w.name
  WHERE NOT coalesce(has_table_privilege(c.oid, w.privilege), false)`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -47,6 +48,22 @@ func TestCheckFindsMissingPrivileges(t *testing.T) {
 		pgtest.Exec(t, conn, "REVOKE SELECT ON "+object+" FROM "+role)
 		command(t, env, "check").want(t, exitPerson, "FAIL", object)
 		pgtest.Exec(t, conn, "GRANT SELECT ON "+object+" TO "+role)
+	}
+}
+
+// A role that others give its rights needs all of them on our tables, too.
+func TestCheckFindsMissingPrivilegesOnOurTables(t *testing.T) {
+	env, conn := installed(t)
+	const role = "privileges_owner"
+	env["EXPORT_DATABASE_URL"] = asRole(t, conn, env["DOCKET_DATABASE_URL"], role)
+	pgtest.Exec(t, conn, "GRANT USAGE ON SCHEMA docket_export TO "+role)
+	pgtest.Exec(t, conn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA docket_export TO "+role)
+	command(t, env, "check").want(t, exitOK)
+	for _, missing := range []string{"SELECT on audit", "INSERT on audit", "UPDATE on consumers", "DELETE on replicas"} {
+		privilege, table, _ := strings.Cut(missing, " on ")
+		pgtest.Exec(t, conn, fmt.Sprintf("REVOKE %s ON docket_export.%s FROM %s", privilege, table, role))
+		command(t, env, "check").want(t, exitPerson, "FAIL", missing)
+		pgtest.Exec(t, conn, fmt.Sprintf("GRANT %s ON docket_export.%s TO %s", privilege, table, role))
 	}
 }
 
