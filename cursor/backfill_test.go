@@ -82,6 +82,9 @@ func TestBackfillLife(t *testing.T) {
 		if err := f.Set(ctx, "history", at(t, "10"), true, "eve", "r"); !errors.Is(err, ErrFinished) || f.backfill().Position.High != 20 {
 			t.Errorf("moved after the end: %v", err)
 		}
+		if changed, err := f.Pause(ctx, "history", "eve", "r"); changed || !errors.Is(err, ErrFinished) || f.backfill().Paused != nil {
+			t.Errorf("paused after the end: %v, %v", changed, err)
+		}
 		if left, err := f.Unfinished(ctx); len(left) != 0 || err != nil {
 			t.Errorf("unfinished %v, %v", left, err)
 		}

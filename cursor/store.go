@@ -24,7 +24,7 @@ type Store struct {
 	renewals *pgxpool.Pool
 	names    *strings.Replacer
 
-	instance string      // this process
+	instance string      // of this process, or of this part of it
 	owned    sync.Map    // names of consumers that it has owned
 	shared   atomic.Bool // another process has owned one of them under our name
 

@@ -61,6 +61,9 @@ func newPauseCommand(p *process) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeConsumer(cmd, p, &c, args[0], func(ctx context.Context, s *cursor.Store, status cursor.Status) error {
 				changed, err := s.Pause(ctx, args[0], c.By, c.Reason)
+				if errors.Is(err, cursor.ErrFinished) {
+					err = usage(err)
+				}
 				if err != nil {
 					return err
 				}

@@ -251,6 +251,10 @@ func TestEndedBackfills(t *testing.T) {
 		if state := pgtest.Value[string](t, s.pool, `SELECT state FROM docket_export.export_status WHERE consumer = $1`, word); state != word {
 			t.Errorf("the view says %s of %s", state, word)
 		}
+		command(t, s.env, "consumer", "pause", word, "--reason", "x").want(t, exitUsage, "the backfill is finished")
+		for _, change := range []string{"pause", "resume"} {
+			command(t, s.env, "backfill", change, word, "--reason", "x").want(t, exitOK, "nothing was changed")
+		}
 		file := writeText(t, `{"version": 1, "docket_schema": "public", "consumers": [{"consumer": "`+word+`", "position": "1"}]}`)
 		for _, args := range [][]string{{"cursor", "set", word, "1"}, {"cursor", "import", file}} {
 			s.wantUnmoved(s.env, append(args, "--reason", "x"), exitUsage, word+" is a backfill that is "+word+", and never moves again")
